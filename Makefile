@@ -1,0 +1,69 @@
+# Spillgate. `make` lists what there is to do; CONTRIBUTING.md tells when.
+
+SHELL       := /bin/bash
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 10s
+POLICY      ?= examples/quickstart.yaml
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the binary: bin/spillgate
+	go build -o bin/spillgate ./cmd/spillgate
+
+.PHONY: run
+run: build ## build, then serve examples/quickstart.yaml in front of a demo upstream (POLICY=file)
+	bin/spillgate serve $(POLICY) --demo
+
+.PHONY: test
+test: needs house ## all tests of all modules, with the race detector
+	go test -race work
+
+# The house tests read files of every module. `go test` notices changed files
+# only inside the module under test, so a cached pass of these would be stale.
+.PHONY: house
+house: ## the house rules alone: floors, package docs, links, modules
+	go test -count=1 ./proof/house
+
+.PHONY: needs
+needs: ## install the programs that tests start, if they are missing
+	@scripts/needs nginx wrk gcc=gcc,libc6-dev
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck
+	@unformatted="$$(gofmt -l .)"; [ -z "$$unformatted" ] || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }
+	go vet work
+	go run $(STATICCHECK) work
+
+.PHONY: fuzz
+fuzz: ## every fuzz target of every module for FUZZTIME (10s)
+	@scripts/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: ## measure against peers and floors, in one run
+	@scripts/programs bench
+
+.PHONY: bench-short
+bench-short: ## the same in seconds; fails when a ratio is off by a factor
+	@scripts/programs bench -- -short
+
+.PHONY: proof
+proof: ## the long proofs: mutants, soak, five minutes of each fuzz target
+	@scripts/programs proof/long/*
+	@scripts/fuzz 5m
+
+.PHONY: rehearse
+rehearse: ## publish every module to a throw-away proxy and use it as a stranger would
+	go run ./proof/rehearse
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	@scripts/gomod tidy
+
+.PHONY: get
+get: ## change a dependency: make get MODULE=policyfile PKG=example.com/thing@v1.2.3
+	@scripts/gomod get "$(MODULE)" "$(PKG)"

@@ -1,0 +1,3 @@
+module github.com/spillgate/spillgate/examples
+
+go 1.26.0

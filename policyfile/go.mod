@@ -1,0 +1,3 @@
+module github.com/spillgate/spillgate/policyfile
+
+go 1.26.0

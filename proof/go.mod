@@ -1,0 +1,3 @@
+module github.com/spillgate/spillgate/proof
+
+go 1.26.0
