@@ -61,8 +61,8 @@ rehearse: ## publish every module to a throw-away proxy and use it as a stranger
 	go run ./proof/rehearse
 
 .PHONY: tidy
-tidy: ## go mod tidy in every module
-	@scripts/gomod tidy
+tidy: ## go mod tidy in every module, or in one: make tidy MODULE=policyfile
+	@scripts/gomod tidy $(MODULE)
 
 .PHONY: get
 get: ## change a dependency: make get MODULE=policyfile PKG=example.com/thing@v1.2.3

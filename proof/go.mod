@@ -1,3 +1,5 @@
 module github.com/spillgate/spillgate/proof
 
 go 1.26.0
+
+require golang.org/x/mod v0.43.0
