@@ -58,7 +58,7 @@ func KeyFrom(b [KeySize]byte) Key {
 
 // Bytes returns the portable form of k. Whoever knows it can choose inputs
 // that collide, so it is to be kept as a secret.
-func (k *Key) Bytes() (b [KeySize]byte) {
+func (k Key) Bytes() (b [KeySize]byte) {
 	binary.LittleEndian.PutUint64(b[:8], k.v2^c2)
 	binary.LittleEndian.PutUint64(b[8:], k.v3^c3)
 	return b
