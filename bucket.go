@@ -1,0 +1,283 @@
+package spillgate
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// A span is a length of time in exact parts: ns nanoseconds and part/den of
+// one more, den being the reduced rate of the meter at hand.
+type span struct {
+	ns   int64
+	part uint64
+}
+
+// farthest bounds every backlog, so that debt and absurd costs saturate
+// instead of wrapping: about 146 years.
+const farthest = int64(1) << 62
+
+func (m *Meter) compileFlow() {
+	l := m.limit
+	if l.Rate == 0 {
+		return
+	}
+	g := gcd(uint64(l.Period), uint64(l.Rate))
+	m.num, m.den = uint64(l.Period)/g, uint64(l.Rate)/g
+	m.one, _ = m.spanOf(1)
+	m.cap, _ = m.spanOf(l.Burst)
+}
+
+// spanOf returns how long n units take, saturated at [farthest]; ok is false
+// when it was.
+func (m *Meter) spanOf(n int64) (s span, ok bool) {
+	if n == 1 && m.one != (span{}) {
+		return m.one, true
+	}
+	hi, lo := bits.Mul64(uint64(n), m.num)
+	if hi >= m.den {
+		return span{ns: farthest}, false
+	}
+	q, r := bits.Div64(hi, lo, m.den)
+	if q >= uint64(farthest) {
+		return span{ns: farthest}, false
+	}
+	return span{int64(q), r}, true
+}
+
+// units returns how many whole units s is worth, rounded down.
+func (m *Meter) units(s span) int64 {
+	if s.ns < 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(s.ns), m.den)
+	lo, carry := bits.Add64(lo, s.part, 0)
+	hi += carry
+	if hi >= m.num {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, m.num)
+	return int64(min(q, math.MaxInt64))
+}
+
+// A flow is a bucket's state taken apart: it is full late parts before ns.
+type flow struct {
+	ns   int64 // ceiling of the instant when it will be full
+	late uint64
+}
+
+// flowOf returns the flow of s at now; what lies in the past is full.
+func flowOf(s State, now Instant) flow {
+	if s.B == 0 || s.A <= int64(now) {
+		return flow{ns: int64(now)}
+	}
+	return flow{s.A, s.B & partMask}
+}
+
+// add moves the instant by s, saturated at farthest beyond now.
+func (f flow) add(s span, den uint64, now Instant) flow {
+	f.ns += s.ns
+	if f.late < s.part {
+		f.late += den
+		f.ns++
+	}
+	f.late -= s.part
+	if f.ns-int64(now) > farthest || f.ns < int64(now) {
+		return flow{ns: horizon(now)}
+	}
+	return f
+}
+
+func horizon(now Instant) int64 {
+	if int64(now) > math.MaxInt64-farthest {
+		return math.MaxInt64
+	}
+	return int64(now) + farthest
+}
+
+// over returns ⌈f - now - cap⌉, how many nanoseconds f lies beyond what the
+// bucket holds: it fits when that is not above 0.
+func (f flow) over(cap span, den uint64, now Instant) int64 {
+	d := f.ns - int64(now) - cap.ns
+	if f.late+cap.part >= den {
+		d--
+	}
+	return d
+}
+
+// room returns cap - (f - now): how much of the bucket is left.
+func (f flow) room(cap span, den uint64, now Instant) span {
+	r := span{cap.ns - (f.ns - int64(now)), cap.part + f.late}
+	if r.part >= den {
+		r.part -= den
+		r.ns++
+	}
+	return r
+}
+
+// takeBucket is the one step behind token bucket, GCRA and the leaky meter.
+// GCRA's theoretical arrival time is the instant kept here: balance =
+// burst - (full - now)·rate.
+func (m *Meter) takeBucket(s State, now Instant, q Ask, d Decision) (State, Decision) {
+	if m.den == 0 {
+		return m.takeSpent(s, q, d)
+	}
+	f := flowOf(s, now)
+	free := m.units(f.room(m.cap, m.den, now)) - q.Keep
+	n := q.N
+	if n > free && q.Min > 0 {
+		n = max(min(n, free), q.Min)
+	}
+	d.Remaining = max(0, free)
+	d.ResetAfter = time.Duration(f.ns - int64(now))
+	switch {
+	case n == 0:
+		d.Allowed, d.Reason = true, Granted
+		return s, d
+	case n > m.limit.Burst-q.Keep:
+		d.Reason, d.RetryAfter = NeverFits, Never
+		return s, d
+	case n > free:
+		need, _ := m.spanOf(n + q.Keep)
+		d.RetryAfter = time.Duration(f.add(need, m.den, now).over(m.cap, m.den, now))
+		return s, d
+	}
+	cost, _ := m.spanOf(n)
+	f = f.add(cost, m.den, now)
+	d.Allowed, d.Reason, d.Taken = true, Granted, n
+	d.Remaining = free - n
+	d.ResetAfter = time.Duration(f.ns - int64(now))
+	return m.pack(f.ns, f.late), d
+}
+
+// takeSpent is the bucket that earns nothing: the part counts what was spent.
+func (m *Meter) takeSpent(s State, q Ask, d Decision) (State, Decision) {
+	spent := int64(s.B & partMask)
+	free := m.limit.Burst - spent - q.Keep
+	n := q.N
+	if n > free && q.Min > 0 {
+		n = max(min(n, free), q.Min)
+	}
+	d.Remaining = max(0, free)
+	if spent > 0 {
+		d.ResetAfter = Never
+	}
+	switch {
+	case n == 0:
+		d.Allowed, d.Reason = true, Granted
+		return s, d
+	case n > m.limit.Burst-q.Keep:
+		d.Reason, d.RetryAfter = NeverFits, Never
+		return s, d
+	case n > free:
+		d.RetryAfter = Never
+		return s, d
+	}
+	d.Allowed, d.Reason, d.Taken = true, Granted, n
+	d.Remaining, d.ResetAfter = free-n, Never
+	return m.packSpent(spent + n), d
+}
+
+func (m *Meter) packSpent(spent int64) State {
+	if spent <= 0 {
+		return State{}
+	}
+	return m.pack(math.MaxInt64, uint64(min(spent, partMask)))
+}
+
+// settleFlow moves a bucket or queue by delta units, into debt if need be,
+// and never above full.
+func (m *Meter) settleFlow(s State, now Instant, delta int64) State {
+	if m.den == 0 {
+		spent := int64(s.B & partMask)
+		if delta > partMask {
+			delta = partMask
+		}
+		return m.packSpent(spent + delta)
+	}
+	f := flowOf(s, now)
+	if delta > 0 {
+		more, _ := m.spanOf(delta)
+		f = f.add(more, m.den, now)
+		return m.pack(f.ns, f.late)
+	}
+	if delta == math.MinInt64 {
+		return State{}
+	}
+	back, ok := m.spanOf(-delta)
+	if !ok {
+		return State{}
+	}
+	f.ns -= back.ns
+	if f.late += back.part; f.late >= m.den {
+		f.late -= m.den
+		f.ns--
+	}
+	if f.ns <= int64(now) {
+		return State{}
+	}
+	return m.pack(f.ns, f.late)
+}
+
+// adoptFlow converts a state of the flow o at now. Used units are carried
+// over exactly, shifted by the change of burst, and rounded up to whole parts
+// of the new rate, which can't change a decision: every later instant and
+// cost is a whole number of those parts.
+func (m *Meter) adoptFlow(s State, o *Meter, now Instant) State {
+	raised := m.limit.Burst > o.limit.Burst
+	if raised && m.limit.OnRaise == Fill {
+		return State{}
+	}
+	// What is used, in units of 1/num of o: (full - now)·den of o.
+	per := max(o.num, 1)
+	var hi, lo uint64
+	if o.den == 0 {
+		lo = s.B & partMask
+	} else {
+		f := flowOf(s, now)
+		var borrow uint64
+		hi, lo = bits.Mul64(uint64(f.ns-int64(now)), o.den)
+		lo, borrow = bits.Sub64(lo, f.late, 0)
+		hi -= borrow
+	}
+	if m.limit.Algorithm == Bucket {
+		h, l := bits.Mul64(absDiff(m.limit.Burst, o.limit.Burst), per)
+		var c uint64
+		if raised {
+			lo, c = bits.Add64(lo, l, 0)
+			hi, _ = bits.Add64(hi, h, c)
+		} else {
+			lo, c = bits.Sub64(lo, l, 0)
+			if hi, c = bits.Sub64(hi, h, c); c != 0 {
+				return State{}
+			}
+		}
+	}
+	if m.den == 0 {
+		hi, lo = mulDivUp(hi, lo, 1, per)
+		if hi != 0 || lo > partMask {
+			lo = partMask
+		}
+		return m.packSpent(int64(lo))
+	}
+	hi, lo = mulDivUp(hi, lo, m.num, per) // in parts of the new rate
+	if hi >= m.den {
+		return m.pack(horizon(now), 0)
+	}
+	ns, part := bits.Div64(hi, lo, m.den)
+	if ns >= uint64(farthest) {
+		return m.pack(horizon(now), 0)
+	}
+	f := flow{ns: int64(now)}.add(span{int64(ns), part}, m.den, now)
+	if f.ns <= int64(now) {
+		return State{}
+	}
+	return m.pack(f.ns, f.late)
+}
+
+func absDiff(a, b int64) uint64 {
+	if a > b {
+		return uint64(a) - uint64(b)
+	}
+	return uint64(b) - uint64(a)
+}

@@ -1,0 +1,269 @@
+package spillgate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// A State is what is remembered of one key under one limit: two words. The
+// zero State is that of a key never seen.
+//
+// The second word's upper 22 bits name the [Meter] that wrote the state, so
+// that a change of limit is settled at the numbers under which it was earned.
+// What the rest means is the algorithm's affair; for a bucket it is the
+// instant at which it will be full, as its ceiling in nanoseconds (first word)
+// and by how many parts of the reduced rate that ceiling is too late (lower 42
+// bits). With that remainder three a second is three a second for ever.
+type State struct {
+	A int64
+	B uint64
+}
+
+const (
+	idBits   = 22
+	partBits = 64 - idBits
+	partMask = 1<<partBits - 1
+	maxIDs   = 1 << idBits
+)
+
+// meter returns the meter that wrote s, nil for the zero State.
+func (s State) meter() *Meter { return meterOf(uint32(s.B >> partBits)) }
+
+// A Meter is a [Limit] made ready to decide: checked, reduced to lowest terms
+// and interned, so that equal limits are one Meter. It is immutable and safe
+// for concurrent use.
+type Meter struct {
+	limit Limit
+	id    uint32
+
+	// For flows: one unit takes num/den nanoseconds, in lowest terms.
+	num, den uint64
+	one      span // one unit
+	cap      span // Burst units
+
+	window *window // for the kinds that count in windows
+}
+
+// ErrTooManyLimits is wrapped when 2^22-1 different limits have been made.
+var ErrTooManyLimits = errors.New("too many different limits in this process (2^22-1)")
+
+var interned struct {
+	sync.Mutex
+	byLimit map[Limit]*Meter
+	byID    atomic.Pointer[[]*Meter] // append-only; index is the id, 0 unused
+}
+
+func meterOf(id uint32) *Meter {
+	all := interned.byID.Load()
+	if id == 0 || all == nil || int(id) >= len(*all) {
+		return nil
+	}
+	return (*all)[id]
+}
+
+// Meter makes l ready to decide. Errors wrap [ErrLimit] or
+// [ErrTooManyLimits].
+func (l Limit) Meter() (*Meter, error) {
+	interned.Lock()
+	defer interned.Unlock()
+	if m := interned.byLimit[l]; m != nil {
+		return m, nil
+	}
+	m, err := newMeter(l)
+	if err != nil {
+		return nil, err
+	}
+	if interned.byLimit == nil {
+		interned.byLimit = map[Limit]*Meter{}
+	}
+	interned.byLimit[l] = m
+	return m, nil
+}
+
+// renewed returns a Meter of the same limit under a new id. A limit that
+// comes back after another one was in force needs it, so that states of its
+// first life are told from those of its second.
+func (m *Meter) renewed() (*Meter, error) {
+	interned.Lock()
+	defer interned.Unlock()
+	return newMeter(m.limit)
+}
+
+// newMeter compiles l and gives it the next id; interned is locked.
+func newMeter(l Limit) (*Meter, error) {
+	if err := l.Validate(); err != nil {
+		return nil, err
+	}
+	all := []*Meter{nil}
+	if p := interned.byID.Load(); p != nil {
+		all = *p
+	}
+	if len(all) >= maxIDs {
+		return nil, fmt.Errorf("spillgate: %w", ErrTooManyLimits)
+	}
+	m := &Meter{limit: l, id: uint32(len(all))}
+	switch l.Algorithm {
+	case Bucket, Queue:
+		m.compileFlow()
+	case FixedWindow, SlidingCounter:
+		w, err := newWindow(l)
+		if err != nil {
+			return nil, err
+		}
+		m.window = w
+	}
+	all = append(all, m)
+	interned.byID.Store(&all)
+	return m, nil
+}
+
+// Limit returns the limit that m was made of.
+func (m *Meter) Limit() Limit { return m.limit }
+
+// An Ask says how much a request wants of a limit.
+type Ask struct {
+	// N is the cost in units: 0 only looks.
+	N int64
+	// Min above 0 accepts less: what fits in [Min, N] is granted.
+	Min int64
+	// Keep is how many units must stay for others after this request: a lane
+	// of lower priority stops before the last ones.
+	Keep int64
+}
+
+// valid reports whether the ask can be carried out at all.
+func (q Ask) valid() bool {
+	return q.N >= 0 && q.Min >= 0 && q.Min <= q.N && q.Keep >= 0
+}
+
+// Take decides whether n units pass at now, given the state s, and returns
+// the state after. It is pure. A denied request changes nothing; n = 0 looks
+// and changes nothing; a negative n is denied with [BadCost].
+//
+// The state may have been written under another limit of the same algorithm:
+// it is settled at the old numbers up to now, then carried over. now must not
+// be before the latest instant at which s was asked: whoever keeps states
+// sees to it (R: time never flows back).
+//
+// [SlidingLog] and [Concurrency] remember more than two words: their states
+// live in a [Store], and Take denies.
+func (m *Meter) Take(s State, now Instant, n int64) (State, Decision) {
+	return m.Grant(s, now, Ask{N: n})
+}
+
+// Grant is [Meter.Take] with every way to ask.
+func (m *Meter) Grant(s State, now Instant, q Ask) (State, Decision) {
+	d := Decision{Limit: m.limit.Cap(), At: now}
+	if !q.valid() {
+		d.Reason, d.RetryAfter = BadCost, Never
+		return s, d
+	}
+	s = m.Adopt(s, now)
+	switch m.limit.Algorithm {
+	case Bucket:
+		return m.takeBucket(s, now, q, d)
+	case Queue:
+		return m.takeQueue(s, now, q, d)
+	case FixedWindow:
+		return m.takeFixed(s, now, q, d)
+	case SlidingCounter:
+		return m.takeSliding(s, now, q, d)
+	case Unlimited:
+		d.Allowed, d.Reason, d.Remaining, d.Taken = true, Granted, math.MaxInt64, q.N
+		return State{}, d
+	}
+	d.RetryAfter = Never
+	return s, d
+}
+
+// Settle corrects an earlier charge: delta above 0 takes that many units
+// more, is never refused and may go into debt; below 0 it gives back, never
+// above what the limit holds, and in a window only into the window of the
+// instant at which the charge was taken.
+func (m *Meter) Settle(s State, now, taken Instant, delta int64) State {
+	s = m.Adopt(s, now)
+	if delta == 0 {
+		return s
+	}
+	switch m.limit.Algorithm {
+	case Bucket, Queue:
+		return m.settleFlow(s, now, delta)
+	case FixedWindow:
+		return m.settleFixed(s, now, taken, delta)
+	case SlidingCounter:
+		return m.settleSliding(s, now, taken, delta)
+	}
+	return s
+}
+
+// Adopt carries a state over from the limit that wrote it: settled at the old
+// numbers up to now, then converted. A larger burst grants nothing by itself
+// unless the limit says [Fill]; a smaller one clamps. A state of m itself is
+// returned as it is, a state of another algorithm is as new.
+func (m *Meter) Adopt(s State, now Instant) State {
+	if uint32(s.B>>partBits) == m.id || s == (State{}) {
+		return s
+	}
+	o := s.meter()
+	if o == nil || o.limit.Algorithm != m.limit.Algorithm {
+		return State{}
+	}
+	switch m.limit.Algorithm {
+	case Bucket, Queue:
+		return m.adoptFlow(s, o, now)
+	case FixedWindow:
+		return m.adoptFixed(s, o, now)
+	case SlidingCounter:
+		return m.adoptSliding(s, o, now)
+	}
+	return State{}
+}
+
+// isNew reports whether s at now can't be told from the zero State.
+func (m *Meter) isNew(s State, now Instant) bool {
+	if s == (State{}) {
+		return true
+	}
+	if m.limit.Algorithm == SlidingCounter {
+		return m.slidingIsNew(s, now)
+	}
+	return s.A <= int64(now)
+}
+
+func (m *Meter) pack(a int64, part uint64) State {
+	return State{A: a, B: uint64(m.id)<<partBits | part&partMask}
+}
+
+func gcd(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// mulDivUp returns ⌈(hi,lo)·mul/div⌉, saturated at 2^128-1.
+func mulDivUp(hi, lo, mul, div uint64) (uint64, uint64) {
+	h0, l0 := bits.Mul64(lo, mul)
+	h1, l1 := bits.Mul64(hi, mul)
+	mid, carry := bits.Add64(h0, l1, 0)
+	top := h1 + carry // at most 2^64-2: no overflow
+	q2, r := top/div, top%div
+	q1, r := bits.Div64(r, mid, div)
+	q0, r := bits.Div64(r, l0, div)
+	if q2 != 0 {
+		return math.MaxUint64, math.MaxUint64
+	}
+	if r != 0 {
+		var c uint64
+		q0, c = bits.Add64(q0, 1, 0)
+		q1, c = bits.Add64(q1, 0, c)
+		if c != 0 {
+			return math.MaxUint64, math.MaxUint64
+		}
+	}
+	return q1, q0
+}

@@ -1,0 +1,137 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Kind groups attributes by where they come from.
+type Kind uint8
+
+const (
+	// ClientIP is the client's address; text in any form netip reads.
+	ClientIP Kind = iota
+	// Method is the request's method, upper case.
+	Method
+	// Path is the request's path in the form of [AppendPath].
+	Path
+	// Host is the host asked for: lower case, no port, no trailing dot.
+	Host
+	// Route is the pattern that the program's router matched.
+	Route
+	// User is who the program says the caller is.
+	User
+	// Tenant is the customer that the program says the caller belongs to.
+	Tenant
+	// Device is the device that the program says the caller uses.
+	Device
+	// Header is a request header, named in lower case.
+	Header
+	// Cookie is a cookie's value.
+	Cookie
+	// Query is a query parameter's value.
+	Query
+	// Claim is a claim of a token that the program verified.
+	Claim
+	// Own is whatever else the program says, named by itself.
+	Own
+
+	kinds
+)
+
+var kindNames = [kinds]string{
+	"client.ip", "method", "path", "host", "route", "user", "tenant", "device",
+	"header.", "cookie.", "query.", "claim.", "attr.",
+}
+
+// named reports whether attributes of kind k carry a name of their own.
+func (k Kind) named() bool { return k >= Header && k < kinds }
+
+// Claimed reports whether the client itself chooses the value: a rule keyed by
+// claimed values alone is walked around with a new value each time.
+func (k Kind) Claimed() bool { return k == Header || k == Cookie || k == Query }
+
+// An Attribute names one thing that is known of a request: "client.ip",
+// "host", "header.x-user-id".
+type Attribute struct {
+	Kind Kind
+	Name string // for header, cookie, query, claim and attr
+}
+
+// String returns the attribute as it is written in a policy.
+func (a Attribute) String() string {
+	if a.Kind >= kinds {
+		return fmt.Sprintf("attribute(%d)", a.Kind)
+	}
+	return kindNames[a.Kind] + a.Name
+}
+
+// ParseAttribute reads an attribute's name. Header names are taken in any
+// case. The error lists what is known.
+func ParseAttribute(s string) (Attribute, error) {
+	for k := range kinds {
+		if !k.named() {
+			if s == kindNames[k] {
+				return Attribute{Kind: k}, nil
+			}
+			continue
+		}
+		name, ok := strings.CutPrefix(s, kindNames[k])
+		if !ok {
+			continue
+		}
+		if name == "" || strings.ContainsAny(name, " \t\r\n") {
+			return Attribute{}, fmt.Errorf("policy: attribute %q: want a name after the dot, such as %sx-user-id", s, kindNames[k])
+		}
+		if k == Header {
+			name = strings.ToLower(name)
+		}
+		return Attribute{Kind: k, Name: name}, nil
+	}
+	return Attribute{}, fmt.Errorf("policy: unknown attribute %q%s; known are client.ip, method, path, host, route, user, tenant, device, header.NAME, cookie.NAME, query.NAME, claim.NAME, attr.NAME",
+		s, meant(s))
+}
+
+// meant guesses at a misspelt attribute.
+func meant(s string) string {
+	low := strings.ToLower(s)
+	for _, k := range kindNames {
+		word := strings.TrimSuffix(k, ".")
+		if low == word && low != s || strings.ReplaceAll(low, "_", ".") == word || low == strings.ReplaceAll(word, ".", "") {
+			return fmt.Sprintf(" (did you mean %q?)", word)
+		}
+	}
+	switch low {
+	case "ip", "client", "clientip", "remote_addr", "address":
+		return ` (did you mean "client.ip"?)`
+	case "header", "cookie", "query", "claim", "attr":
+		return fmt.Sprintf(` (did you mean "%s.NAME"?)`, low)
+	}
+	return ""
+}
+
+// Attributes is what a front knows of a request. Values are asked for at most
+// a few times each, and only if a rule wants them.
+type Attributes interface {
+	// AppendAttr appends the value of a to dst and returns the extended
+	// slice, or reports false if the request has no such attribute.
+	AppendAttr(dst []byte, a Attribute) ([]byte, bool)
+}
+
+// Attrs is a set of attributes by name, as written in a policy: the
+// application's own words about a request.
+type Attrs map[string]string
+
+// AppendAttr implements [Attributes].
+func (m Attrs) AppendAttr(dst []byte, a Attribute) ([]byte, bool) {
+	var v string
+	var ok bool
+	if a.Kind.named() {
+		var room [64]byte
+		name := append(append(room[:0], kindNames[a.Kind]...), a.Name...)
+		v, ok = m[string(name)]
+	} else if a.Kind < kinds {
+		v, ok = m[kindNames[a.Kind]]
+	}
+	return append(dst, v...), ok
+}

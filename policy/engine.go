@@ -1,0 +1,268 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spillgate/spillgate"
+)
+
+// An Engine decides requests by a policy, on a store. It is safe for
+// concurrent use.
+type Engine struct {
+	policy *Policy
+	spaces []*spillgate.Space // one a rule
+	store  spillgate.Store
+	seed   spillgate.Seed
+
+	local  *spillgate.Memory  // decides while the store can't
+	shares []*spillgate.Meter // a rule's limit divided by the nodes
+
+	scratch sync.Pool // of *scratch
+}
+
+// An EngineOption shapes an [Engine].
+type EngineOption func(*engineOptions)
+
+type engineOptions struct {
+	seed  spillgate.Seed
+	nodes int
+}
+
+// Seeded keys the digests of callers with seed, which all engines that share a
+// store must have in common. Without it the seed is random.
+func Seeded(seed spillgate.Seed) EngineOption {
+	return func(o *engineOptions) { o.seed = seed }
+}
+
+// Nodes says how many engines share the store, at least 1. While it fails,
+// each decides for its n-th part of every limit whose rule says [Local].
+func Nodes(n int) EngineOption {
+	return func(o *engineOptions) { o.nodes = max(1, n) }
+}
+
+// NewEngine makes an engine that decides by p on s.
+func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
+	o := engineOptions{nodes: 1}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.seed == (spillgate.Seed{}) {
+		o.seed = spillgate.NewSeed()
+	}
+	e := &Engine{policy: p, store: s, seed: o.seed, local: spillgate.NewMemory()}
+	for i := range p.rules {
+		r := &p.rules[i]
+		space, _ := spillgate.NewSpace(r.Name, r.space()) // checked by Compile
+		e.spaces = append(e.spaces, space)
+		e.shares = append(e.shares, share(r.meter.Limit(), o.nodes))
+	}
+	e.scratch.New = func() any {
+		return &scratch{request: request{buf: make([]byte, 0, 256), key: make([]byte, 0, 256)}}
+	}
+	return e
+}
+
+// Policy returns the policy that e decides by.
+func (e *Engine) Policy() *Policy { return e.policy }
+
+// share returns the n-th part of l: the rate exactly where it can be, the
+// burst at least 1. It is nil if that can't be carried out.
+func share(l spillgate.Limit, n int) *spillgate.Meter {
+	if n > 1 {
+		switch l.Algorithm {
+		case spillgate.Bucket, spillgate.Queue:
+			if l.Burst > 0 {
+				l.Burst = max(1, l.Burst/int64(n))
+			}
+			if whole := l; whole.Rate%int64(n) == 0 {
+				l.Rate /= int64(n)
+			} else if whole.Period *= time.Duration(n); whole.Period/time.Duration(n) == l.Period && whole.Validate() == nil {
+				l = whole
+			} else {
+				l.Rate = max(1, l.Rate/int64(n))
+			}
+		case spillgate.Unlimited:
+		default:
+			l.Rate = max(1, l.Rate/int64(n))
+		}
+	}
+	m, err := l.Meter()
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// scratch is the memory of one decision, reused.
+type scratch struct {
+	request
+	index     []int // of the rule of each charge
+	charges   []spillgate.Charge
+	decisions []spillgate.Decision
+}
+
+// An Option says more about one decision.
+type Option struct {
+	unit string
+	cost int64
+	at   time.Time
+}
+
+// Cost charges n units to the rules that count in unit, in place of their own
+// cost. A negative cost makes the verdict an error that wraps
+// [spillgate.ErrCost].
+func Cost(unit string, n int64) Option { return Option{unit: unit, cost: n} }
+
+// At decides at t instead of now, as replay does. Times come from one clock
+// and do not flow back.
+func At(t time.Time) Option { return Option{at: t} }
+
+// Decide charges the request to all rules that match, or to none, and returns
+// the verdict. The context bounds the store's work, not the verdict's life.
+func (e *Engine) Decide(ctx context.Context, attrs Attributes, opts ...Option) Verdict {
+	s := e.scratch.Get().(*scratch)
+	s.attrs = attrs
+	v := Verdict{engine: e, Allowed: true}
+	for i := range opts {
+		if !opts[i].at.IsZero() {
+			v.at = opts[i].at
+		}
+	}
+	if e.collect(&v, s, opts) && len(s.charges) > 0 {
+		e.take(ctx, &v, s)
+	}
+	s.attrs = nil
+	s.index, s.charges, s.decisions = s.index[:0], s.charges[:0], s.decisions[:0]
+	e.scratch.Put(s)
+	return v
+}
+
+// collect turns the rules that match into charges. It reports false if a rule
+// refuses by itself, so that nothing is left to ask.
+func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
+	for i := range e.policy.rules {
+		r := &e.policy.rules[i]
+		peeked := len(r.peek) > 0 && s.meets(r.peek)
+		if !peeked && !s.meets(r.match) {
+			continue
+		}
+		s.key = s.key[:0]
+		whole := true
+		for p := range r.Key {
+			whole = s.appendKey(&r.Key[p]) && whole
+		}
+		if !whole && r.Missing == Skip {
+			continue
+		}
+		if !peeked && (r.Deny || !whole && r.Missing == Refuse) {
+			*v = Verdict{engine: e}
+			v.add(Outcome{Rule: r.Rule, Decision: spillgate.Decision{
+				Reason: spillgate.NeverFits, RetryAfter: spillgate.Never,
+			}})
+			return false
+		}
+		c := spillgate.Charge{Space: e.spaces[i], Key: e.seed.Key(s.key), Meter: r.meter, Trial: r.Shadow}
+		if !peeked {
+			c.N = cost(r.Rule, opts)
+		}
+		s.index = append(s.index, i)
+		s.charges = append(s.charges, c)
+	}
+	return true
+}
+
+// meets reports whether the request meets all conditions.
+func (r *request) meets(cs []condition) bool {
+	for i := range cs {
+		if !cs[i].holds(r) {
+			return false
+		}
+	}
+	return true
+}
+
+func cost(r *Rule, opts []Option) int64 {
+	for i := range opts {
+		if opts[i].unit != "" && opts[i].unit == r.unit() {
+			return opts[i].cost
+		}
+	}
+	if r.Cost == 0 {
+		return 1
+	}
+	return r.Cost
+}
+
+// take asks the store and folds its decisions into v.
+func (e *Engine) take(ctx context.Context, v *Verdict, s *scratch) {
+	for range s.charges {
+		s.decisions = append(s.decisions, spillgate.Decision{})
+	}
+	err := e.store.Take(ctx, v.at, s.charges, s.decisions)
+	switch {
+	case err == nil:
+		for i := range s.charges {
+			e.fold(v, s, i, s.decisions[i], fromStore)
+		}
+	case errors.Is(err, spillgate.ErrCost) || errors.Is(err, spillgate.ErrCharge) || ctx.Err() != nil:
+		v.Allowed, v.err = false, fmt.Errorf("policy: %w", err)
+	default:
+		e.takeFaulty(ctx, v, s, err)
+	}
+}
+
+// fold adds the decision on charge i to the verdict.
+func (e *Engine) fold(v *Verdict, s *scratch, i int, d spillgate.Decision, from origin) {
+	c := &s.charges[i]
+	v.add(Outcome{
+		Rule: e.policy.rules[s.index[i]].Rule, Decision: d, Peeked: c.N == 0,
+		space: c.Space, key: c.Key, meter: c.Meter, charged: d.Taken, from: from,
+	})
+	if !d.Allowed && !c.Trial {
+		v.Allowed = false
+	}
+}
+
+// takeFaulty decides without the store, by what each rule says. The rules that
+// decide locally are charged in this process's memory, all or none.
+func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause error) {
+	v.Fault = cause
+	if !errors.Is(cause, spillgate.ErrUnavailable) {
+		v.Fault = fmt.Errorf("%w: %w", spillgate.ErrUnavailable, cause)
+	}
+	local := &scratch{}
+	shut := false
+	for i := range s.charges {
+		r := &e.policy.rules[s.index[i]]
+		switch {
+		case r.OnFault == Open || r.Shadow:
+			e.fold(v, s, i, spillgate.Decision{Allowed: true, Reason: spillgate.Granted, Limit: r.meter.Limit().Cap()}, fromNowhere)
+		case r.OnFault == Shut || e.shares[s.index[i]] == nil:
+			shut = true
+		default:
+			c := s.charges[i]
+			c.Meter = e.shares[s.index[i]]
+			local.index = append(local.index, s.index[i])
+			local.charges = append(local.charges, c)
+		}
+	}
+	if shut {
+		v.Allowed, v.err = false, fmt.Errorf("policy: %w", v.Fault)
+		return
+	}
+	if len(local.charges) == 0 {
+		return
+	}
+	local.decisions = make([]spillgate.Decision, len(local.charges))
+	if err := e.local.Take(ctx, v.at, local.charges, local.decisions); err != nil {
+		v.Allowed, v.err = false, fmt.Errorf("policy: %w", err)
+		return
+	}
+	for i := range local.charges {
+		e.fold(v, local, i, local.decisions[i], fromLocal)
+	}
+}

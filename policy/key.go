@@ -1,0 +1,175 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/spillgate/spillgate"
+)
+
+// A Part is one part of a rule's key: the first of Attributes that the
+// request has. It is written like
+//
+//	client.ip                  IPv6 grouped by /64
+//	client.ip/56               IPv6 grouped by /56
+//	header.x-email lower trim  in the normal form of the account look-up
+//	user else client.ip        the first that is there
+type Part struct {
+	Attributes []Attribute
+	// Prefix groups IPv6 addresses, 32 to 128 bits; 0 means 64. IPv4 is
+	// always a whole address.
+	Prefix int
+	// Lower folds ASCII letters, Trim cuts blanks and control characters at
+	// both ends.
+	Lower, Trim bool
+}
+
+// DefaultPrefix is how many bits of an IPv6 address tell callers apart: one
+// subscriber usually has a whole /64.
+const DefaultPrefix = 64
+
+// ParsePart reads a part of a key.
+func ParsePart(s string) (Part, error) {
+	var p Part
+	fail := func(format string, args ...any) (Part, error) {
+		return Part{}, fmt.Errorf("policy: key part %q: %w", s, fmt.Errorf(format, args...))
+	}
+	words := strings.Fields(s)
+	if len(words) == 0 {
+		return fail(`empty; want an attribute such as client.ip`)
+	}
+	for i := 0; i < len(words); i++ {
+		switch w := words[i]; {
+		case i > 0 && w == "lower":
+			p.Lower = true
+		case i > 0 && w == "trim":
+			p.Trim = true
+		case i > 0 && w != "else":
+			return fail("unknown word %q; known are lower, trim and else ATTRIBUTE", w)
+		default:
+			if w == "else" {
+				if i++; i == len(words) {
+					return fail("else needs an attribute after it")
+				}
+				w = words[i]
+			}
+			name, bits, grouped := strings.Cut(w, "/")
+			a, err := ParseAttribute(name)
+			if err != nil {
+				return Part{}, err
+			}
+			if grouped {
+				n, err := strconv.Atoi(bits)
+				if a.Kind != ClientIP || err != nil || n < 32 || n > 128 || p.Prefix != 0 {
+					return fail("/%s: only client.ip is grouped, once, by 32 to 128 bits of an IPv6 address", bits)
+				}
+				p.Prefix = n
+			}
+			p.Attributes = append(p.Attributes, a)
+		}
+	}
+	return p, nil
+}
+
+// String returns the part as it is written in a policy.
+func (p Part) String() string {
+	var b strings.Builder
+	for i, a := range p.Attributes {
+		if i > 0 {
+			b.WriteString(" else ")
+		}
+		b.WriteString(a.String())
+		if a.Kind == ClientIP && p.Prefix != 0 {
+			fmt.Fprintf(&b, "/%d", p.Prefix)
+		}
+	}
+	if p.Lower {
+		b.WriteString(" lower")
+	}
+	if p.Trim {
+		b.WriteString(" trim")
+	}
+	return b.String()
+}
+
+// request is one request being decided: its attributes and scratch space.
+type request struct {
+	attrs Attributes
+	buf   []byte // values
+	key   []byte // the encoding of the key at hand
+}
+
+// value returns the value of a; it is good until the next call.
+func (r *request) value(a Attribute) ([]byte, bool) {
+	v, ok := r.attrs.AppendAttr(r.buf[:0], a)
+	if cap(v) > cap(r.buf) {
+		r.buf = v[:0]
+	}
+	return v, ok
+}
+
+// address reads a client address; what can't be read is the zero Addr, which
+// is in no network.
+func (r *request) address(v []byte) netip.Addr {
+	// A copy would be an allocation a rule. The string lives no longer than
+	// this call: ParseAddr keeps its text only in an error, dropped here, and
+	// zones are cloned (package unique).
+	a, err := netip.ParseAddr(unsafe.String(unsafe.SliceData(v), len(v)))
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.Unmap().WithZone("")
+}
+
+// appendKey appends the encoding of p's value to the key at hand, and reports
+// false if the request has none of its attributes.
+func (r *request) appendKey(p *Part) bool {
+	for _, a := range p.Attributes {
+		v, ok := r.value(a)
+		if !ok {
+			continue
+		}
+		if p.Trim {
+			v = bytes.TrimFunc(v, func(c rune) bool { return c <= ' ' || c == 0x7f })
+		}
+		if p.Lower {
+			for i, c := range v {
+				if 'A' <= c && c <= 'Z' {
+					v[i] = c + 'a' - 'A'
+				}
+			}
+		}
+		if a.Kind == ClientIP {
+			v = r.group(v, p.Prefix)
+		}
+		r.key = binary.AppendUvarint(r.key, uint64(a.Kind))
+		r.key = spillgate.AppendPart(r.key, a.Name, v)
+		return true
+	}
+	r.key = binary.AppendUvarint(r.key, uint64(kinds))
+	return false
+}
+
+// group brings an address to the form in which it is a key: the bits of an
+// IPv4 address, or of an IPv6 prefix. Text that is no address stays text.
+func (r *request) group(v []byte, prefix int) []byte {
+	a := r.address(v)
+	if !a.IsValid() {
+		return v
+	}
+	if a.Is4() {
+		b := a.As4()
+		return append(v[:0], b[:]...)
+	}
+	if prefix == 0 {
+		prefix = DefaultPrefix
+	}
+	p, _ := a.Prefix(prefix)
+	b := p.Addr().As16()
+	return append(append(v[:0], b[:]...), byte(prefix))
+}

@@ -1,0 +1,217 @@
+package policy
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// A Condition holds if the attribute has one of the values. A value may hold
+// "*", which stands for any run of characters; in a path it stays within one
+// segment, and a last segment "**" stands for any rest. A value that begins
+// with "!" must not be met. Values of client.ip are addresses and networks
+// (203.0.113.0/24). A request that lacks the attribute does not meet a
+// condition unless all its values begin with "!".
+type Condition struct {
+	Attribute Attribute
+	Values    []string
+}
+
+// A Match is a list of conditions that must all hold. The empty Match holds
+// for every request.
+type Match []Condition
+
+// condition is a Condition made ready.
+type condition struct {
+	attr     Attribute
+	want     []pattern
+	unwanted []pattern
+}
+
+type pattern struct {
+	text   string // for exact
+	globs  bool
+	prefix netip.Prefix
+}
+
+func compileMatch(m Match) ([]condition, error) {
+	var out []condition
+	for _, c := range m {
+		if len(c.Values) == 0 {
+			return nil, fmt.Errorf("%s: no values: name at least one, or leave the condition out", c.Attribute)
+		}
+		cc := condition{attr: c.Attribute}
+		for _, v := range c.Values {
+			text, not := strings.CutPrefix(v, "!")
+			p, err := compilePattern(c.Attribute.Kind, text)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c.Attribute, err)
+			}
+			if not {
+				cc.unwanted = append(cc.unwanted, p)
+			} else {
+				cc.want = append(cc.want, p)
+			}
+		}
+		out = append(out, cc)
+	}
+	return out, nil
+}
+
+func compilePattern(k Kind, v string) (pattern, error) {
+	switch k {
+	case ClientIP:
+		p, err := netip.ParsePrefix(v)
+		if err != nil {
+			a, aerr := netip.ParseAddr(v)
+			if aerr != nil {
+				return pattern{}, fmt.Errorf("value %q: want an address or a network such as 203.0.113.0/24", v)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		if p.Addr().Is4In6() {
+			if p.Bits() < 96 {
+				return pattern{}, fmt.Errorf("value %q: a network of IPv4 in IPv6 has at least 96 bits; write it as IPv4", v)
+			}
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		if p != p.Masked() {
+			return pattern{}, fmt.Errorf("value %q: has bits beyond its length; write %s", v, p.Masked())
+		}
+		return pattern{prefix: p}, nil
+	case Method:
+		if v == "" || v != strings.ToUpper(v) {
+			return pattern{}, fmt.Errorf("value %q: methods are upper case, such as POST", v)
+		}
+	case Path:
+		if !strings.HasPrefix(v, "/") {
+			return pattern{}, fmt.Errorf("value %q: a path begins with /", v)
+		}
+		if i := strings.Index(v, "**"); i >= 0 && (i != len(v)-2 || v[i-1] != '/') {
+			return pattern{}, fmt.Errorf("value %q: ** stands only for a whole last segment, as in /api/**", v)
+		}
+		if n := string(AppendPath(nil, v)); n != v {
+			return pattern{}, fmt.Errorf("value %q: not in normal form, so it would never match; write %q", v, n)
+		}
+	case Host:
+		if n := strings.TrimSuffix(strings.ToLower(v), "."); n != v || v == "" {
+			return pattern{}, fmt.Errorf("value %q: hosts are lower case, without a trailing dot; write %q", v, n)
+		}
+		if !strings.HasPrefix(v, "[") && strings.Contains(v, ":") {
+			return pattern{}, fmt.Errorf("value %q: hosts are matched without their port", v)
+		}
+	}
+	return pattern{text: v, globs: strings.Contains(v, "*")}, nil
+}
+
+// holds reports whether the request meets c.
+func (c *condition) holds(r *request) bool {
+	v, ok := r.value(c.attr)
+	if !ok {
+		return len(c.want) == 0
+	}
+	if c.attr.Kind == ClientIP {
+		a := r.address(v)
+		return (len(c.want) == 0 || contains(c.want, a)) && !contains(c.unwanted, a)
+	}
+	if (len(c.want) == 0 || meets(c.want, c.attr.Kind, v)) && !meets(c.unwanted, c.attr.Kind, v) {
+		return true
+	}
+	if c.attr.Kind != Path || !bytes.Contains(v, encodedSlash) {
+		return false
+	}
+	// Some servers take an encoded slash for a slash, others for a letter.
+	// A rule speaks of what either would serve.
+	other := AppendPath(nil, string(bytes.ReplaceAll(v, encodedSlash, slash)))
+	return (len(c.want) == 0 || meets(c.want, Path, other)) && !meets(c.unwanted, Path, other)
+}
+
+var encodedSlash, slash = []byte("%2F"), []byte("/")
+
+func contains(ps []pattern, a netip.Addr) bool {
+	for i := range ps {
+		if ps[i].prefix.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+func meets(ps []pattern, k Kind, v []byte) bool {
+	for i := range ps {
+		p := &ps[i]
+		switch {
+		case !p.globs:
+			if string(v) == p.text {
+				return true
+			}
+		case k == Path:
+			if pathGlob(p.text, v) {
+				return true
+			}
+		case glob(p.text, v):
+			return true
+		}
+	}
+	return false
+}
+
+// glob matches v against pat, in which * stands for any run. Linear in the
+// product at worst, with no recursion: the last star only is ever retried.
+func glob(pat string, v []byte) bool {
+	star, mark := -1, 0
+	i, j := 0, 0
+	for j < len(v) {
+		switch {
+		case i < len(pat) && pat[i] == '*':
+			star, mark = i, j
+			i++
+		case i < len(pat) && pat[i] == v[j]:
+			i++
+			j++
+		case star >= 0:
+			mark++
+			i, j = star+1, mark
+		default:
+			return false
+		}
+	}
+	for i < len(pat) && pat[i] == '*' {
+		i++
+	}
+	return i == len(pat)
+}
+
+// pathGlob matches segment by segment; a last segment ** stands for any rest,
+// also for none.
+func pathGlob(pat string, v []byte) bool {
+	for {
+		if pat == "/**" {
+			return true
+		}
+		if pat == "" || len(v) == 0 {
+			return pat == "" && len(v) == 0
+		}
+		var ps string
+		ps, pat = cutSegment(pat)
+		seg := v[1:]
+		if i := bytes.IndexByte(seg, '/'); i >= 0 {
+			seg, v = seg[:i], seg[i:]
+		} else {
+			v = nil
+		}
+		if !glob(ps, seg) {
+			return false
+		}
+	}
+}
+
+// cutSegment cuts "/seg" off the front of a pattern.
+func cutSegment(pat string) (seg, rest string) {
+	pat = pat[1:]
+	if i := strings.IndexByte(pat, '/'); i >= 0 {
+		return pat[:i], pat[i:]
+	}
+	return pat, ""
+}

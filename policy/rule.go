@@ -1,0 +1,352 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spillgate/spillgate"
+)
+
+// A Rule is one line of policy: which requests it speaks of, what tells
+// callers apart, and how much each may use.
+type Rule struct {
+	// Name identifies the rule: in answers, logs and metrics, and across
+	// processes that share a store. Lower-case letters, digits, "-", "_" and
+	// "."; at most 64.
+	Name string
+	// Match says which requests are charged; empty means all.
+	Match Match
+	// Peek says which requests are only told how much is left. A request that
+	// meets both is peeked.
+	Peek Match
+	// Key tells callers apart; empty means that all share one.
+	Key []Part
+	// Missing says what happens to a request that lacks a part of the key.
+	Missing Missing
+	// Limit is how much each key may use.
+	Limit spillgate.Limit
+	// Deny refuses every request that matches. Such a rule has no limit.
+	Deny bool
+	// Unit is what is counted: "requests" if empty. A cost given with [Cost]
+	// for a unit is charged to the rules of that unit.
+	Unit string
+	// Cost is how many units a request costs when nothing else is said; 0
+	// means 1.
+	Cost int64
+	// Failures, if not empty, makes only failures count: the charge is given
+	// back when the request ends with any other outcome. Outcomes are HTTP
+	// statuses ("401", "4xx"), gRPC codes ("UNAUTHENTICATED") or "error".
+	Failures []string
+	// Shadow judges, counts and reports, but never refuses.
+	Shadow bool
+	// Tell asks the front to tell the program behind how much is left.
+	Tell bool
+	// OnFault says what happens when the store can't answer.
+	OnFault OnFault
+	// MaxKeys, AtCap and TTL shape the rule's table; see
+	// [spillgate.SpaceOptions].
+	MaxKeys int
+	AtCap   spillgate.AtCap
+	TTL     time.Duration
+	// Source says where the rule is written, "limits.yaml:12", for people.
+	Source string
+}
+
+// Missing says what becomes of a request that lacks a part of a rule's key.
+type Missing uint8
+
+const (
+	// Share puts all such requests into one bucket. It is the default:
+	// leaving a value out gains nothing.
+	Share Missing = iota
+	// Skip does not apply the rule.
+	Skip
+	// Refuse denies the request.
+	Refuse
+)
+
+// OnFault says how a rule decides while the store can't answer.
+type OnFault uint8
+
+const (
+	// Local decides in this process's own memory, at the limit divided by
+	// the number of nodes. It is the default.
+	Local OnFault = iota
+	// Open lets requests pass.
+	Open
+	// Shut refuses, as unavailable: never as a denial of quota.
+	Shut
+)
+
+// Requests is the unit of a rule that names none.
+const Requests = "requests"
+
+// ErrRule is wrapped by every error about a rule.
+var ErrRule = errors.New("bad rule")
+
+// A RuleError says what is wrong with a rule, and where.
+type RuleError struct {
+	Index int    // of the rule, from 0
+	Name  string // of the rule
+	Field string // as written in a policy file: "limit", "match", ...
+	Err   error  // what is wrong and what to do
+}
+
+// Error names the rule, the field and what to do.
+func (e *RuleError) Error() string {
+	return fmt.Sprintf("policy: rule %q: %s: %v", e.Name, e.Field, e.Err)
+}
+
+// Unwrap returns [ErrRule] and the cause.
+func (e *RuleError) Unwrap() []error { return []error{ErrRule, e.Err} }
+
+// A Policy is a list of rules, compiled. It is immutable and safe for
+// concurrent use.
+type Policy struct {
+	rules []rule
+	plain []Rule
+}
+
+// Rules returns the rules that p was compiled from, in order. They must not
+// be changed.
+func (p *Policy) Rules() []Rule { return p.plain }
+
+// rule is a Rule made ready.
+type rule struct {
+	*Rule
+	match, peek []condition
+	meter       *spillgate.Meter
+}
+
+// MaxRules is how many rules a policy holds at most.
+const MaxRules = 10_000
+
+// Compile makes rules ready to decide. The error joins one [*RuleError] for
+// everything that is wrong.
+func Compile(rules []Rule) (*Policy, error) {
+	p := &Policy{plain: append([]Rule(nil), rules...)}
+	var errs []error
+	if len(rules) > MaxRules {
+		return nil, fmt.Errorf("policy: %w: %d rules; at most %d", ErrRule, len(rules), MaxRules)
+	}
+	seen := map[string]int{}
+	for i := range p.plain {
+		r := &p.plain[i]
+		bad := func(field string, err error) {
+			errs = append(errs, &RuleError{Index: i, Name: r.Name, Field: field, Err: err})
+		}
+		if first, dup := seen[r.Name]; dup {
+			bad("name", fmt.Errorf("used by rule %d already; a rule is known by its name, so give each its own", first+1))
+		}
+		seen[r.Name] = i
+		p.rules = append(p.rules, r.compile(bad))
+	}
+	p.companions(func(i int, err error) {
+		errs = append(errs, &RuleError{Index: i, Name: p.plain[i].Name, Field: "key", Err: err})
+	})
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return p, nil
+}
+
+// compile makes r ready, and reports what is wrong through bad.
+func (r *Rule) compile(bad func(field string, err error)) rule {
+	c := rule{Rule: r}
+	if err := checkName(r.Name); err != nil {
+		bad("name", err)
+	}
+	var err error
+	if c.match, err = compileMatch(r.Match); err != nil {
+		bad("match", err)
+	}
+	if c.peek, err = compileMatch(r.Peek); err != nil {
+		bad("peek", err)
+	}
+	for _, part := range r.Key {
+		if len(part.Attributes) == 0 {
+			bad("key", errors.New("a part without attributes"))
+		}
+	}
+	limit := r.Limit
+	switch {
+	case r.Deny && limit != (spillgate.Limit{}):
+		bad("deny", errors.New("a rule that denies has no limit; remove one of them"))
+	case r.Deny && r.Shadow:
+		bad("deny", errors.New("a shadow never refuses; remove one of them"))
+	case r.Deny:
+		limit = spillgate.Limit{Period: time.Second}
+	case limit == (spillgate.Limit{}):
+		bad("limit", errors.New(`missing; say for example "10/s burst 20", or "deny: true" to refuse all`))
+		return c
+	case limit.Validate() == nil && limit.Cap() == 0:
+		bad("limit", fmt.Errorf(`%s admits nothing; if that is meant, say "deny: true" instead`, limit))
+	}
+	if c.meter, err = limit.Meter(); err != nil {
+		bad("limit", err)
+		return c
+	}
+	if limit.Algorithm == spillgate.Bucket && limit.Rate == 0 && limit.Burst > 0 && r.TTL == 0 {
+		bad("ttl", fmt.Errorf("missing: %s never frees by itself; say after how long without a charge a key is forgotten", limit))
+	}
+	if r.Cost < 0 {
+		bad("cost", fmt.Errorf("%d: a cost is never negative", r.Cost))
+	} else if r.Cost > limit.Cap() && !r.Deny {
+		bad("cost", fmt.Errorf("%d is more than ever fits at once (%d), so every request would be refused", r.Cost, limit.Cap()))
+	}
+	if len(r.Unit) > 64 || strings.ContainsFunc(r.Unit, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
+		bad("unit", fmt.Errorf("%q: want at most 64 printable characters without quotes", r.Unit))
+	}
+	if r.Missing > Refuse {
+		bad("missing", fmt.Errorf("%d: must be Share, Skip or Refuse", r.Missing))
+	}
+	if r.OnFault > Shut {
+		bad("on_fault", fmt.Errorf("%d: must be Local, Open or Shut", r.OnFault))
+	}
+	for _, f := range r.Failures {
+		if !validOutcome(f) {
+			bad("failures", fmt.Errorf("%q: want HTTP statuses (401, 4xx), gRPC codes (UNAUTHENTICATED) or error", f))
+		}
+	}
+	if _, err := spillgate.NewSpace(r.Name+".", r.space()); err != nil {
+		bad("max_keys", err)
+	}
+	return c
+}
+
+func (r *Rule) space() spillgate.SpaceOptions {
+	return spillgate.SpaceOptions{MaxKeys: r.MaxKeys, AtCap: r.AtCap, TTL: r.TTL}
+}
+
+func (r *Rule) unit() string {
+	if r.Unit == "" {
+		return Requests
+	}
+	return r.Unit
+}
+
+func checkName(s string) error {
+	if s == "" {
+		return errors.New("missing; a rule is known by its name in answers, logs and metrics")
+	}
+	if len(s) > 64 {
+		return fmt.Errorf("%d characters; at most 64", len(s))
+	}
+	for _, c := range s {
+		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
+			return fmt.Errorf("%q: use lower-case letters, digits, - _ and .", s)
+		}
+	}
+	return nil
+}
+
+// validOutcome reports whether f is a status, a class of statuses, a gRPC
+// code or "error".
+func validOutcome(f string) bool {
+	if f == "error" {
+		return true
+	}
+	if len(f) == 3 && '1' <= f[0] && f[0] <= '5' {
+		return f[1:] == "xx" || isDigit(f[1]) && isDigit(f[2])
+	}
+	if len(f) < 2 || f[0] < 'A' || f[0] > 'Z' {
+		return false
+	}
+	for i := range len(f) {
+		if c := f[i]; c != '_' && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	return true
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// failed reports whether outcome is one of the rule's failures.
+func (r *Rule) failed(outcome string) bool {
+	for _, f := range r.Failures {
+		if f == outcome || len(f) == 3 && f[1:] == "xx" && len(outcome) == 3 && f[0] == outcome[0] {
+			return true
+		}
+	}
+	return false
+}
+
+// companions refuses rules that are keyed by claimed values alone and have no
+// companion: a rule keyed by the client's address, and no claimed value, over
+// at least the same requests.
+func (p *Policy) companions(bad func(i int, err error)) {
+	for i := range p.plain {
+		claimed, ok := claimedKey(p.plain[i].Key)
+		if !ok || p.plain[i].Shadow || p.plain[i].Deny {
+			continue
+		}
+		found := false
+		for j := range p.plain {
+			o := &p.plain[j]
+			found = found || j != i && !o.Shadow && byAddress(o.Key) && o.Match.covers(p.plain[i].Match)
+		}
+		if !found {
+			bad(i, fmt.Errorf("%s is claimed by the client, so a new value each time walks around this rule: add a rule keyed by client.ip over the same requests, or a proven part (client.ip, host, user) to this key", claimed))
+		}
+	}
+}
+
+// claimedKey returns a claimed attribute of a key that tells callers apart by
+// claimed values alone. A part that falls back from a claimed value to a
+// proven one is claimed: the client chooses.
+func claimedKey(key []Part) (Attribute, bool) {
+	var claimed Attribute
+	found := false
+	for _, part := range key {
+		c := false
+		for _, a := range part.Attributes {
+			if a.Kind.Claimed() {
+				claimed, found, c = a, true, true
+			}
+		}
+		if !c && (part.Attributes == nil || part.Attributes[0].Kind != Method) {
+			return Attribute{}, false
+		}
+	}
+	return claimed, found
+}
+
+// byAddress reports whether key is the client's address, with or without
+// other proven parts that the client can't multiply at will.
+func byAddress(key []Part) bool {
+	if len(key) != 1 {
+		return false
+	}
+	return len(key[0].Attributes) == 1 && key[0].Attributes[0].Kind == ClientIP
+}
+
+// covers reports whether every request that meets o surely meets m: each
+// condition of m stands in o too.
+func (m Match) covers(o Match) bool {
+	for _, c := range m {
+		same := false
+		for _, d := range o {
+			same = same || d.Attribute == c.Attribute && subset(d.Values, c.Values)
+		}
+		if !same {
+			return false
+		}
+	}
+	return true
+}
+
+func subset(of, in []string) bool {
+	for _, v := range of {
+		found := false
+		for _, w := range in {
+			found = found || v == w && !strings.HasPrefix(v, "!")
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,257 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spillgate/spillgate"
+)
+
+// An Outcome is what one rule says of a request.
+type Outcome struct {
+	Rule     *Rule
+	Decision spillgate.Decision
+	// Peeked reports that the rule was only asked, not charged.
+	Peeked bool
+
+	space   *spillgate.Space
+	key     spillgate.Key
+	meter   *spillgate.Meter
+	charged int64 // units that stand charged now
+	from    origin
+}
+
+// origin says where a charge was taken, and so where it is settled.
+type origin uint8
+
+const (
+	fromStore origin = iota
+	fromLocal
+	fromNowhere
+)
+
+// Refuses reports whether this rule is one of those that refuse the request.
+func (o *Outcome) Refuses() bool { return !o.Decision.Allowed && !o.Rule.Shadow }
+
+const inline = 4
+
+// A Verdict is what the policy says of one request. It is a value; after the
+// work is done it is settled through its methods, which are not for
+// concurrent use, and which do nothing on a nil Verdict.
+type Verdict struct {
+	// Allowed reports whether the request may pass.
+	Allowed bool
+	// Fault is not nil if the store could not answer and the rules' own word
+	// for that case was applied. It wraps [spillgate.ErrUnavailable].
+	Fault error
+
+	engine *Engine
+	at     time.Time
+	err    error // why nothing was decided
+	n      int
+	first  [inline]Outcome
+	more   []Outcome
+}
+
+func (v *Verdict) add(o Outcome) {
+	if v.n < inline {
+		v.first[v.n] = o
+	} else {
+		v.more = append(v.more, o)
+	}
+	v.n++
+}
+
+// Len returns how many rules applied.
+func (v *Verdict) Len() int {
+	if v == nil {
+		return 0
+	}
+	return v.n
+}
+
+// Outcome returns what the i-th rule that applied says, in the policy's order.
+func (v *Verdict) Outcome(i int) *Outcome {
+	if i < inline {
+		return &v.first[i]
+	}
+	return &v.more[i-inline]
+}
+
+// Of returns what the rule of that name says, nil if it did not apply.
+func (v *Verdict) Of(rule string) *Outcome {
+	for i := range v.Len() {
+		if o := v.Outcome(i); o.Rule.Name == rule {
+			return o
+		}
+	}
+	return nil
+}
+
+// Refusing returns the first rule that refuses, nil if none does.
+func (v *Verdict) Refusing() *Outcome {
+	for i := range v.Len() {
+		if o := v.Outcome(i); o.Refuses() {
+			return o
+		}
+	}
+	return nil
+}
+
+// RetryAfter returns the longest wait of all rules that refuse: waiting it is
+// enough. It is 0 if none does, [spillgate.Never] if no wait helps.
+func (v *Verdict) RetryAfter() time.Duration {
+	var wait time.Duration
+	for i := range v.Len() {
+		if o := v.Outcome(i); o.Refuses() {
+			wait = max(wait, o.Decision.RetryAfter)
+		}
+	}
+	return wait
+}
+
+// Delay returns how long an allowed request has to wait before it goes on.
+func (v *Verdict) Delay() time.Duration {
+	var wait time.Duration
+	for i := range v.Len() {
+		if o := v.Outcome(i); !o.Rule.Shadow {
+			wait = max(wait, o.Decision.Delay)
+		}
+	}
+	return wait
+}
+
+// A DeniedError says which rule refused a request and when to come back. It
+// wraps [spillgate.ErrDenied].
+type DeniedError struct {
+	Rule       string        // the first rule that refuses
+	RetryAfter time.Duration // the longest wait of all that refuse
+	err        error
+}
+
+// Error names the rule and the wait.
+func (e *DeniedError) Error() string {
+	if e.RetryAfter == spillgate.Never {
+		return fmt.Sprintf("policy: rule %q: denied; waiting does not help", e.Rule)
+	}
+	return fmt.Sprintf("policy: rule %q: denied; retry after %s", e.Rule, e.RetryAfter)
+}
+
+// Unwrap returns the refusing decision's error.
+func (e *DeniedError) Unwrap() error { return e.err }
+
+// Err returns nil if the request may pass, a [*DeniedError] if a rule refuses
+// it, and otherwise why nothing could be decided: an error that wraps
+// [spillgate.ErrUnavailable], [spillgate.ErrCost] or the context's.
+func (v *Verdict) Err() error {
+	switch {
+	case v == nil || v.Allowed:
+		return nil
+	case v.err != nil:
+		return v.err
+	}
+	o := v.Refusing()
+	return &DeniedError{Rule: o.Rule.Name, RetryAfter: v.RetryAfter(), err: o.Decision.Err()}
+}
+
+// Peek asks how the rule stands now for this request's caller, and charges
+// nothing. ok is false if the rule did not apply to the request, or the store
+// can't answer.
+func (v *Verdict) Peek(ctx context.Context, rule string) (d spillgate.Decision, ok bool) {
+	o := v.Of(rule)
+	if o == nil || o.space == nil || o.from == fromNowhere {
+		return d, false
+	}
+	cs := [1]spillgate.Charge{{Space: o.space, Key: o.key, Meter: o.meter}}
+	var out [1]spillgate.Decision
+	if err := v.store(o.from).Take(ctx, v.at, cs[:], out[:]); err != nil {
+		return d, false
+	}
+	return out[0], true
+}
+
+func (v *Verdict) store(from origin) spillgate.Store {
+	if from == fromLocal {
+		return v.engine.local
+	}
+	return v.engine.store
+}
+
+// Spent replaces the estimate: units of that kind were charged for this
+// request, and actual is what it used in truth. Using more is never refused
+// and may leave a caller in debt; what was over-reserved is back at once.
+// Spent may be called again with a new truth. The error is the store's.
+func (v *Verdict) Spent(unit string, actual int64) error {
+	if actual < 0 {
+		return fmt.Errorf("policy: %w: spent %d %s: an amount used is never negative", spillgate.ErrCost, actual, unit)
+	}
+	return v.settle(func(o *Outcome) bool { return o.Rule.unit() == unit }, actual)
+}
+
+// GiveBack returns what this request was charged by the rules of these names,
+// or by all rules if none is named.
+func (v *Verdict) GiveBack(rules ...string) error {
+	return v.settle(func(o *Outcome) bool {
+		for _, name := range rules {
+			if name == o.Rule.Name {
+				return true
+			}
+		}
+		return len(rules) == 0
+	}, 0)
+}
+
+// Ended says how the request ended: an HTTP status ("200"), a gRPC code
+// ("OK") or "error". Rules that count only failures give their charge back
+// unless it is one of theirs. A front calls it; a handler that called
+// [Verdict.Spent] or [Verdict.GiveBack] before has settled already.
+func (v *Verdict) Ended(outcome string) error {
+	return v.settle(func(o *Outcome) bool {
+		return len(o.Rule.Failures) > 0 && o.charged > 0 && !o.Rule.failed(outcome)
+	}, 0)
+}
+
+// Done says that the work is over: it frees the slots that the request holds.
+// What was charged otherwise stands.
+func (v *Verdict) Done() {
+	// The store heals slots by their expiry, so a fault here loses nothing.
+	_ = v.settle(func(o *Outcome) bool { return o.Decision.Slot != 0 }, 0)
+}
+
+// settle corrects the charges of the chosen rules to actual units.
+func (v *Verdict) settle(which func(*Outcome) bool, actual int64) error {
+	var err error
+	for i := range v.Len() {
+		o := v.Outcome(i)
+		if o.from == fromNowhere || o.Peeked || !o.Decision.Allowed || !v.Allowed || actual == o.charged || !which(o) {
+			continue
+		}
+		cs := [1]spillgate.Correction{{
+			Space: o.space, Key: o.key, Meter: o.meter, Delta: actual - o.charged,
+			At: o.Decision.At, Slot: o.Decision.Slot, Overflow: o.Decision.Overflow,
+		}}
+		// The context of a request is often over when its work is; a
+		// correction is sent all the same, under the store's own budget.
+		if e := v.store(o.from).Settle(context.Background(), v.at, cs[:]); e != nil {
+			err = e
+			continue
+		}
+		o.charged = actual
+	}
+	return err
+}
+
+type contextKey struct{}
+
+// NewContext returns a context that carries v.
+func NewContext(ctx context.Context, v *Verdict) context.Context {
+	return context.WithValue(ctx, contextKey{}, v)
+}
+
+// FromContext returns the verdict under which a request runs, nil if there is
+// none: its methods then do nothing.
+func FromContext(ctx context.Context) *Verdict {
+	v, _ := ctx.Value(contextKey{}).(*Verdict)
+	return v
+}

@@ -1,0 +1,207 @@
+package spillgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Store keeps the states of keys and decides charges on them. [Memory] is
+// the one of this package; package storetest is the suite that every Store
+// passes. Stores see digests, never a key's text, and no policy.
+//
+// A Store is safe for concurrent use.
+type Store interface {
+	// Take takes all charges or none, at one instant: if a charge that is
+	// not a trial is refused, no charge takes anything. out has the length
+	// of cs and receives one decision a charge, in order, also for charges
+	// that would have passed alone. A zero time means the store's own clock;
+	// other times come from one clock of the caller's, and never flow back:
+	// an earlier time counts as the latest one seen.
+	//
+	// An error means that nothing was decided: [ErrUnavailable] for a fault
+	// of the store, [ErrCost] or [ErrCharge] for a charge that can't be
+	// carried out, ctx's error.
+	Take(ctx context.Context, at time.Time, cs []Charge, out []Decision) error
+	// Settle corrects charges that were taken. It is never refused.
+	Settle(ctx context.Context, at time.Time, cs []Correction) error
+}
+
+// ErrCharge is wrapped by a Store's error about a charge that it can't carry
+// out: no space, no meter, an algorithm that it does not know.
+var ErrCharge = errors.New("bad charge")
+
+// A Charge is what one rule asks of one key.
+type Charge struct {
+	Space *Space
+	Key   Key
+	Meter *Meter
+	Ask
+	// Trial makes the charge one of a shadow rule: it is judged, counted and
+	// reported, but never refuses, and takes only when the request passes.
+	Trial bool
+}
+
+// A Correction settles one charge that was taken.
+type Correction struct {
+	Space *Space
+	Key   Key
+	Meter *Meter
+	// Delta is how many units more (above 0) or fewer (below 0) were used
+	// than charged.
+	Delta int64
+	// At and Slot are those of the charge's [Decision]. A window is
+	// corrected only if it is still the one that was charged; a slot is
+	// freed by a Delta of -1.
+	At   Instant
+	Slot uint64
+	// Overflow is that of the charge's [Decision].
+	Overflow bool
+}
+
+// AtCap says what happens to a new key when a table is at its cap and
+// everything in it still limits somebody.
+type AtCap uint8
+
+const (
+	// Overflow makes all newcomers share one bucket of their limit: nobody
+	// who is limited is forgotten. It is the default, and right for logins.
+	Overflow AtCap = iota
+	// MakeRoom drops the entry that is nearest to new: right for public
+	// interfaces, where whoever fills the table would push every newcomer
+	// into one bucket. Each dropped key may gain up to what it had used.
+	MakeRoom
+)
+
+// DefaultMaxKeys is the cap of a space that names none: 1,048,576 keys.
+const DefaultMaxKeys = 1 << 20
+
+// SpaceOptions shape a [Space]. The zero value is usable.
+type SpaceOptions struct {
+	// MaxKeys is how many keys are told apart, 1 to 2^31; 0 means
+	// [DefaultMaxKeys]. Up to 4,096 the cap is exact to the key; larger ones
+	// hold per shard.
+	MaxKeys int
+	// AtCap says what happens to newcomers beyond MaxKeys.
+	AtCap AtCap
+	// TTL above 0 forgets a key so long after it was last charged, whatever
+	// its limit says. Limits that never return to new by themselves (a rate
+	// of 0) need one.
+	TTL time.Duration
+}
+
+// A Space is a rule's own world: keys of different spaces never meet. It has
+// a table of its own in memory and a prefix of its own in a shared store.
+type Space struct {
+	name    string
+	options SpaceOptions
+	mu      sync.Mutex // held by Change
+	changes atomic.Pointer[[]change]
+	bound   atomic.Pointer[binding] // Memory's table, cached
+}
+
+// NewSpace makes a space. The name identifies it in a shared store: processes
+// that use the same name (and prefix) share what is counted. Errors wrap
+// [ErrLimit].
+func NewSpace(name string, o SpaceOptions) (*Space, error) {
+	if name == "" {
+		return nil, fmt.Errorf("spillgate: %w: a space needs a name", ErrLimit)
+	}
+	if o.MaxKeys < 0 || int64(o.MaxKeys) > 1<<31 {
+		return nil, fmt.Errorf("spillgate: %w: max keys %d: must be from 1 to 2^31, or 0 for %d", ErrLimit, o.MaxKeys, DefaultMaxKeys)
+	}
+	if o.AtCap > MakeRoom {
+		return nil, fmt.Errorf("spillgate: %w: at cap %d: must be Overflow or MakeRoom", ErrLimit, o.AtCap)
+	}
+	if o.TTL < 0 {
+		return nil, fmt.Errorf("spillgate: %w: ttl %s: must not be negative", ErrLimit, o.TTL)
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = DefaultMaxKeys
+	}
+	return &Space{name: name, options: o}, nil
+}
+
+// Name returns the space's name.
+func (sp *Space) Name() string { return sp.name }
+
+// Options returns the options that sp was made with, defaults filled in.
+func (sp *Space) Options() SpaceOptions { return sp.options }
+
+// A change records that a limit was in force in a space until an instant.
+type change struct {
+	from  *Meter
+	until Instant
+	to    *Meter
+}
+
+// maxChanges bounds the memory of changes; older ones are settled as if they
+// came at the request that finds them.
+const maxChanges = 64
+
+// Change records that the limit of sp is m from the instant at on, where it
+// was old before, and returns the meter to charge with from now on: m, or a
+// renewed one if m was in force here earlier. What was earned up to at counts
+// under old, what follows under m, for every key, whenever it comes back.
+func (sp *Space) Change(old, m *Meter, at Instant) (*Meter, error) {
+	if old == m {
+		return m, nil
+	}
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	var all []change
+	if p := sp.changes.Load(); p != nil {
+		all = *p
+	}
+	for _, c := range all {
+		if c.from == m {
+			var err error
+			if m, err = m.renewed(); err != nil {
+				return nil, err
+			}
+			break
+		}
+	}
+	if len(all) >= maxChanges {
+		all = all[1:]
+	}
+	next := append(append([]change(nil), all...), change{old, at, m})
+	sp.changes.Store(&next)
+	return m, nil
+}
+
+// settled carries s through the changes of sp since it was written, up to m.
+func (sp *Space) settled(s State, m *Meter, now Instant) State {
+	if p := sp.changes.Load(); p != nil && s != (State{}) {
+		for _, c := range *p {
+			if uint32(s.B>>partBits) == c.from.id && c.from != m {
+				s = c.to.Adopt(s, min(c.until, now))
+			}
+		}
+	}
+	return m.Adopt(s, now)
+}
+
+// CheckCharges reports the first charge that can't be carried out, for the
+// implementers of a [Store]. Errors wrap [ErrCost] or [ErrCharge].
+func CheckCharges(cs []Charge, out []Decision) error {
+	if len(out) != len(cs) {
+		return fmt.Errorf("spillgate: %w: %d charges but room for %d decisions", ErrCharge, len(cs), len(out))
+	}
+	for i := range cs {
+		c := &cs[i]
+		switch {
+		case c.Space == nil || c.Meter == nil:
+			return fmt.Errorf("spillgate: %w: charge %d has no space or no meter", ErrCharge, i)
+		case !c.Ask.valid():
+			return fmt.Errorf("spillgate: %w: charge %d of %q: n %d, min %d, keep %d: none may be negative, nor min above n; to give units back, settle",
+				ErrCost, i, c.Space.name, c.N, c.Min, c.Keep)
+		case c.Space.options.TTL == 0 && c.Meter.limit.Rate == 0 && c.Meter.limit.Algorithm == Bucket && c.Meter.limit.Burst > 0:
+			return fmt.Errorf("spillgate: %w: charge %d of %q: %s never returns to new by itself, so its space needs a ttl", ErrCharge, i, c.Space.name, c.Meter.limit)
+		}
+	}
+	return nil
+}
