@@ -14,8 +14,8 @@ type span struct {
 }
 
 // farthest bounds every backlog, so that debt and absurd costs saturate
-// instead of wrapping: about 146 years.
-const farthest = int64(1) << 62
+// instead of wrapping: about 146 years. The sum of two still is an int64.
+const farthest = int64(1)<<62 - 1
 
 func (m *Meter) compileFlow() {
 	l := m.limit
@@ -26,6 +26,19 @@ func (m *Meter) compileFlow() {
 	m.num, m.den = uint64(l.Period)/g, uint64(l.Rate)/g
 	m.one, _ = m.spanOf(1)
 	m.cap, _ = m.spanOf(l.Burst)
+	if l.Algorithm == Queue {
+		m.cap = m.cap.plus(m.one, m.den) // beside those that wait, one leaves
+	}
+	m.last = math.MaxInt64 - 1 - Instant(m.cap.ns) - 1
+}
+
+func (s span) plus(t span, den uint64) span {
+	s.ns += t.ns
+	if s.part += t.part; s.part >= den {
+		s.part -= den
+		s.ns++
+	}
+	return s
 }
 
 // spanOf returns how long n units take, saturated at [farthest]; ok is false
@@ -60,54 +73,68 @@ func (m *Meter) units(s span) int64 {
 	return int64(min(q, math.MaxInt64))
 }
 
-// A flow is a bucket's state taken apart: it is full late parts before ns.
+// A flow is a bucket's state taken apart: it is full ns nanoseconds from now,
+// less late parts of one.
 type flow struct {
-	ns   int64 // ceiling of the instant when it will be full
+	ns   int64
 	late uint64
 }
 
 // flowOf returns the flow of s at now; what lies in the past is full.
 func flowOf(s State, now Instant) flow {
 	if s.B == 0 || s.A <= int64(now) {
-		return flow{ns: int64(now)}
+		return flow{}
 	}
-	return flow{s.A, s.B & partMask}
+	if ns := uint64(s.A) - uint64(now); ns < uint64(farthest) {
+		return flow{int64(ns), s.B & partMask}
+	}
+	return flow{ns: farthest}
 }
 
-// add moves the instant by s, saturated at farthest beyond now.
-func (f flow) add(s span, den uint64, now Instant) flow {
+// packFlow is the way back; a full bucket is as new.
+func (m *Meter) packFlow(f flow, now Instant) State {
+	if f.ns <= 0 {
+		return State{}
+	}
+	at := int64(now) + f.ns
+	if at < int64(now) {
+		at = math.MaxInt64
+	}
+	return m.pack(at, f.late)
+}
+
+// plus returns f + s.
+func (f flow) plus(s span, den uint64) flow {
 	f.ns += s.ns
 	if f.late < s.part {
 		f.late += den
 		f.ns++
 	}
 	f.late -= s.part
-	if f.ns-int64(now) > farthest || f.ns < int64(now) {
-		return flow{ns: horizon(now)}
+	return f
+}
+
+// add returns f + s, saturated at farthest.
+func (f flow) add(s span, den uint64) flow {
+	if f = f.plus(s, den); f.ns > farthest {
+		return flow{ns: farthest}
 	}
 	return f
 }
 
-func horizon(now Instant) int64 {
-	if int64(now) > math.MaxInt64-farthest {
-		return math.MaxInt64
-	}
-	return int64(now) + farthest
-}
-
-// over returns ⌈f - now - cap⌉, how many nanoseconds f lies beyond what the
-// bucket holds: it fits when that is not above 0.
-func (f flow) over(cap span, den uint64, now Instant) int64 {
-	d := f.ns - int64(now) - cap.ns
+// over returns ⌈f - cap⌉, how many nanoseconds f lies beyond what the bucket
+// holds: it fits when that is not above 0.
+func (f flow) over(cap span, den uint64) int64 {
+	d := f.ns - cap.ns
 	if f.late+cap.part >= den {
 		d--
 	}
 	return d
 }
 
-// room returns cap - (f - now): how much of the bucket is left.
-func (f flow) room(cap span, den uint64, now Instant) span {
-	r := span{cap.ns - (f.ns - int64(now)), cap.part + f.late}
+// room returns cap - f: how much of the bucket is left.
+func (f flow) room(cap span, den uint64) span {
+	r := span{cap.ns - f.ns, cap.part + f.late}
 	if r.part >= den {
 		r.part -= den
 		r.ns++
@@ -123,31 +150,31 @@ func (m *Meter) takeBucket(s State, now Instant, q Ask, d Decision) (State, Deci
 		return m.takeSpent(s, q, d)
 	}
 	f := flowOf(s, now)
-	free := m.units(f.room(m.cap, m.den, now)) - q.Keep
+	free := m.units(f.room(m.cap, m.den)) - q.Keep
 	n := q.N
 	if n > free && q.Min > 0 {
 		n = max(min(n, free), q.Min)
 	}
 	d.Remaining = max(0, free)
-	d.ResetAfter = time.Duration(f.ns - int64(now))
+	d.ResetAfter = time.Duration(f.ns)
 	switch {
 	case n == 0:
 		d.Allowed, d.Reason = true, Granted
 		return s, d
-	case n > m.limit.Burst-q.Keep:
+	case n > m.most-q.Keep:
 		d.Reason, d.RetryAfter = NeverFits, Never
 		return s, d
 	case n > free:
 		need, _ := m.spanOf(n + q.Keep)
-		d.RetryAfter = time.Duration(f.add(need, m.den, now).over(m.cap, m.den, now))
+		d.RetryAfter = time.Duration(f.plus(need, m.den).over(m.cap, m.den))
 		return s, d
 	}
 	cost, _ := m.spanOf(n)
-	f = f.add(cost, m.den, now)
+	f = f.add(cost, m.den)
 	d.Allowed, d.Reason, d.Taken = true, Granted, n
 	d.Remaining = free - n
-	d.ResetAfter = time.Duration(f.ns - int64(now))
-	return m.pack(f.ns, f.late), d
+	d.ResetAfter = time.Duration(f.ns)
+	return m.packFlow(f, now), d
 }
 
 // takeSpent is the bucket that earns nothing: the part counts what was spent.
@@ -198,8 +225,7 @@ func (m *Meter) settleFlow(s State, now Instant, delta int64) State {
 	f := flowOf(s, now)
 	if delta > 0 {
 		more, _ := m.spanOf(delta)
-		f = f.add(more, m.den, now)
-		return m.pack(f.ns, f.late)
+		return m.packFlow(f.add(more, m.den), now)
 	}
 	if delta == math.MinInt64 {
 		return State{}
@@ -213,10 +239,7 @@ func (m *Meter) settleFlow(s State, now Instant, delta int64) State {
 		f.late -= m.den
 		f.ns--
 	}
-	if f.ns <= int64(now) {
-		return State{}
-	}
-	return m.pack(f.ns, f.late)
+	return m.packFlow(f, now)
 }
 
 // adoptFlow converts a state of the flow o at now. Used units are carried
@@ -236,7 +259,7 @@ func (m *Meter) adoptFlow(s State, o *Meter, now Instant) State {
 	} else {
 		f := flowOf(s, now)
 		var borrow uint64
-		hi, lo = bits.Mul64(uint64(f.ns-int64(now)), o.den)
+		hi, lo = bits.Mul64(uint64(f.ns), o.den)
 		lo, borrow = bits.Sub64(lo, f.late, 0)
 		hi -= borrow
 	}
@@ -261,18 +284,13 @@ func (m *Meter) adoptFlow(s State, o *Meter, now Instant) State {
 		return m.packSpent(int64(lo))
 	}
 	hi, lo = mulDivUp(hi, lo, m.num, per) // in parts of the new rate
-	if hi >= m.den {
-		return m.pack(horizon(now), 0)
+	f := flow{ns: farthest}
+	if hi < m.den {
+		if ns, part := bits.Div64(hi, lo, m.den); ns < uint64(farthest) {
+			f = flow{}.add(span{int64(ns), part}, m.den)
+		}
 	}
-	ns, part := bits.Div64(hi, lo, m.den)
-	if ns >= uint64(farthest) {
-		return m.pack(horizon(now), 0)
-	}
-	f := flow{ns: int64(now)}.add(span{int64(ns), part}, m.den, now)
-	if f.ns <= int64(now) {
-		return State{}
-	}
-	return m.pack(f.ns, f.late)
+	return m.packFlow(f, now)
 }
 
 func absDiff(a, b int64) uint64 {

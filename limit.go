@@ -151,6 +151,9 @@ func (l Limit) Validate() error {
 		if l.Period != 0 {
 			return bad("period", l.Period, "a calendar window has no period of its own; leave it 0")
 		}
+		if l.Zone == "Local" {
+			return bad("zone", l.Zone, "is another one on every machine; use an IANA name such as Europe/Berlin")
+		}
 		if _, err := time.LoadLocation(l.Zone); err != nil {
 			return fmt.Errorf("spillgate: %w: zone %q: unknown; use an IANA name such as Europe/Berlin: %w", ErrLimit, l.Zone, err)
 		}

@@ -43,9 +43,12 @@ type Meter struct {
 	// For flows: one unit takes num/den nanoseconds, in lowest terms.
 	num, den uint64
 	one      span // one unit
-	cap      span // Burst units
+	cap      span // as many units as fit at once
 
 	window *window // for the kinds that count in windows
+
+	most        int64   // Limit.Cap
+	first, last Instant // times beyond are taken as these, so that no sum wraps
 }
 
 // ErrTooManyLimits is wrapped when 2^22-1 different limits have been made.
@@ -105,7 +108,7 @@ func newMeter(l Limit) (*Meter, error) {
 	if len(all) >= maxIDs {
 		return nil, fmt.Errorf("spillgate: %w", ErrTooManyLimits)
 	}
-	m := &Meter{limit: l, id: uint32(len(all))}
+	m := &Meter{limit: l, id: uint32(len(all)), most: l.Cap(), first: math.MinInt64, last: math.MaxInt64 - 1}
 	switch l.Algorithm {
 	case Bucket, Queue:
 		m.compileFlow()
@@ -115,6 +118,7 @@ func newMeter(l Limit) (*Meter, error) {
 			return nil, err
 		}
 		m.window = w
+		m.first, m.last = math.MinInt64+2*Instant(maxPeriod), math.MaxInt64-2*Instant(maxPeriod)
 	}
 	all = append(all, m)
 	interned.byID.Store(&all)
@@ -157,11 +161,12 @@ func (m *Meter) Take(s State, now Instant, n int64) (State, Decision) {
 
 // Grant is [Meter.Take] with every way to ask.
 func (m *Meter) Grant(s State, now Instant, q Ask) (State, Decision) {
-	d := Decision{Limit: m.limit.Cap(), At: now}
+	d := Decision{Limit: m.most, At: now}
 	if !q.valid() {
 		d.Reason, d.RetryAfter = BadCost, Never
 		return s, d
 	}
+	now = m.within(now)
 	s = m.Adopt(s, now)
 	switch m.limit.Algorithm {
 	case Bucket:
@@ -185,6 +190,7 @@ func (m *Meter) Grant(s State, now Instant, q Ask) (State, Decision) {
 // above what the limit holds, and in a window only into the window of the
 // instant at which the charge was taken.
 func (m *Meter) Settle(s State, now, taken Instant, delta int64) State {
+	now, taken = m.within(now), m.within(taken)
 	s = m.Adopt(s, now)
 	if delta == 0 {
 		return s
@@ -212,6 +218,7 @@ func (m *Meter) Adopt(s State, now Instant) State {
 	if o == nil || o.limit.Algorithm != m.limit.Algorithm {
 		return State{}
 	}
+	now = m.within(now)
 	switch m.limit.Algorithm {
 	case Bucket, Queue:
 		return m.adoptFlow(s, o, now)
@@ -228,11 +235,16 @@ func (m *Meter) isNew(s State, now Instant) bool {
 	if s == (State{}) {
 		return true
 	}
+	now = m.within(now)
 	if m.limit.Algorithm == SlidingCounter {
 		return m.slidingIsNew(s, now)
 	}
 	return s.A <= int64(now)
 }
+
+// within returns now, kept away from the ends of time (the years 1677 and
+// 2262) so far that the arithmetic of m can't wrap.
+func (m *Meter) within(now Instant) Instant { return max(m.first, min(now, m.last)) }
 
 func (m *Meter) pack(a int64, part uint64) State {
 	return State{A: a, B: uint64(m.id)<<partBits | part&partMask}
