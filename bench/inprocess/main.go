@@ -1,0 +1,146 @@
+// Inprocess measures limiters inside one process, side by side in one run:
+// what this repository publishes, the libraries that others publish, each as
+// its users would use it, and floors that show what cannot be beaten.
+//
+//	go run ./bench/inprocess [-short] [-only REGEXP] [-skip PHASES] [-rounds N]
+//
+// Nanoseconds don't carry over to another machine, ratios do. So contestants
+// take turns round by round, a row that does nothing ("null") is measured
+// before and after each measurement and voids it when a core was stolen, the
+// median of the rounds counts, and the run fails (exit code 1) when a named
+// ratio is off by a factor.
+//
+// Peers that the Go module proxy does not serve are missing here:
+// mennanov/limiters, clipperhouse/rate, webriots/rate, tollbooth before and
+// after v7. tailscale's util/limiter needs a newer Go than this repository.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// full is what `make bench` measures, in about a quarter of an hour; brief is
+// for every commit: the ratios that matter, within a minute.
+var (
+	full  = scale{rounds: 5, hot: 2e6, known: 1e6, draws: 1e6, fresh: 1.25e6, tries: 10, restless: 3, looks: 10}
+	brief = scale{rounds: 3, hot: 4e5, known: 1e6, draws: 2e5, fresh: 4e5, tries: 3, restless: 1, looks: 2}
+)
+
+// A phase is a part of the run; its name can be given to -skip.
+type phase struct {
+	name  string
+	brief []string // whom -short measures besides our own, the null row and the least table
+	run   func(*results, []contestant, *streams) error
+}
+
+var phases = []phase{
+	{"hot", []string{clockSip, xtimeSingle, mutexMap, sethvargo}, (*results).runHot},
+	{"keyed", []string{allThree, mutexMap, sethvargo}, (*results).runKeyed},
+	{"memory", []string{mutexMap}, (*results).runMemory},
+	{"slowest", []string{mutexSweep, sethvargo}, (*results).runSlowest},
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	short := flag.Bool("short", false, "measure less, within a minute")
+	only := flag.String("only", "", "measure only contestants whose `name` matches (regexp); the null row and the least table always are")
+	skip := flag.String("skip", "", "leave out `phases`, separated by commas: "+strings.Join(names(), ", "))
+	rounds := flag.Int("rounds", 0, "measure so many `rounds` instead of the usual number")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		return fmt.Errorf("bench: unexpected argument %q: flags only, see -help", flag.Arg(0))
+	}
+
+	size := full
+	if *short {
+		size = brief
+	}
+	if *rounds < 0 {
+		return fmt.Errorf("bench: -rounds %d: give 1 or more", *rounds)
+	} else if *rounds > 0 {
+		size.rounds = *rounds
+	}
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("bench: -only: %w", err)
+	}
+	var skipped []string
+	if *skip != "" {
+		skipped = strings.Split(*skip, ",")
+	}
+	for _, s := range skipped {
+		if !slices.Contains(names(), s) {
+			return fmt.Errorf("bench: -skip %q: no such phase, there are %s", s, strings.Join(names(), ", "))
+		}
+	}
+	if runtime.GOMAXPROCS(0) < cores {
+		return fmt.Errorf("bench: %d cores needed, %d there: nothing here holds on fewer", cores, runtime.GOMAXPROCS(0))
+	}
+
+	all := slices.DeleteFunc(lineup(), func(c contestant) bool {
+		return c.name != nullName && c.name != leastSip && !match.MatchString(c.name)
+	})
+	r, err := measureAll(size, all, *short, skipped)
+	if err != nil {
+		return err
+	}
+	r.report(os.Stdout, all)
+	ratios := append(harnessRatios(), ourRatios()...)
+	if off := r.judge(os.Stdout, ratios, *only != "" || len(skipped) > 0); off > 0 {
+		return fmt.Errorf("bench: %d ratios are off by a factor or not measured", off)
+	}
+	return nil
+}
+
+// measureAll runs the phases that are not skipped, and tells on standard
+// error how far it is.
+func measureAll(size scale, all []contestant, short bool, skipped []string) (*results, error) {
+	r := &results{
+		scale:   size,
+		watch:   newWatch(size.tries),
+		samples: map[cell][]sample{},
+		memory:  map[string]footprint{},
+		slowest: map[string][]slow{},
+	}
+	keys := newStreams(size.known, size.draws, size.fresh)
+	for _, p := range phases {
+		if slices.Contains(skipped, p.name) {
+			continue
+		}
+		var some []contestant
+		for _, c := range all {
+			always := c.kind == own || c.name == nullName || c.name == leastSip
+			if !short || always || slices.Contains(p.brief, c.name) {
+				some = append(some, c)
+			}
+		}
+		began := time.Now()
+		fmt.Fprintf(os.Stderr, "bench: %s … ", p.name)
+		if err := p.run(r, some, keys); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(os.Stderr, "%.0f s\n", time.Since(began).Seconds())
+	}
+	return r, nil
+}
+
+// names lists the phases' names.
+func names() (list []string) {
+	for _, p := range phases {
+		list = append(list, p.name)
+	}
+	return list
+}
