@@ -29,7 +29,7 @@ func (m *Meter) compileFlow() {
 	if l.Algorithm == Queue {
 		m.cap = m.cap.plus(m.one, m.den) // beside those that wait, one leaves
 	}
-	m.last = math.MaxInt64 - 1 - Instant(m.cap.ns) - 1
+	m.last = min(m.last, math.MaxInt64-1-Instant(m.cap.ns))
 }
 
 func (s span) plus(t span, den uint64) span {
@@ -151,10 +151,7 @@ func (m *Meter) takeBucket(s State, now Instant, q Ask, d Decision) (State, Deci
 	}
 	f := flowOf(s, now)
 	free := m.units(f.room(m.cap, m.den)) - q.Keep
-	n := q.N
-	if n > free && q.Min > 0 {
-		n = max(min(n, free), q.Min)
-	}
+	n := q.granted(free)
 	d.Remaining = max(0, free)
 	d.ResetAfter = time.Duration(f.ns)
 	switch {
@@ -181,10 +178,7 @@ func (m *Meter) takeBucket(s State, now Instant, q Ask, d Decision) (State, Deci
 func (m *Meter) takeSpent(s State, q Ask, d Decision) (State, Decision) {
 	spent := int64(s.B & partMask)
 	free := m.limit.Burst - spent - q.Keep
-	n := q.N
-	if n > free && q.Min > 0 {
-		n = max(min(n, free), q.Min)
-	}
+	n := q.granted(free)
 	d.Remaining = max(0, free)
 	if spent > 0 {
 		d.ResetAfter = Never

@@ -57,10 +57,10 @@ func clockWindow(now Instant, t time.Time, unit int64) bounds {
 	}
 	b := bounds{now - Instant(x), now - Instant(x) + Instant(unit)}
 	from, until := t.ZoneBounds()
-	if at := instantOf(from, math.MinInt64); at > b.start && offsetAt(from.Add(-1)) != seconds {
+	if at := changeAt(from, math.MinInt64); at > b.start && offsetAt(from.Add(-1)) != seconds {
 		b.start = at
 	}
-	if at := instantOf(until, math.MaxInt64); at < b.end && offsetAt(until) != seconds {
+	if at := changeAt(until, math.MaxInt64); at < b.end && offsetAt(until) != seconds {
 		b.end = at
 	}
 	return b
@@ -71,12 +71,13 @@ func offsetAt(t time.Time) int {
 	return seconds
 }
 
-// instantOf returns t as an instant, or none where t is zero or out of range.
-func instantOf(t time.Time, none Instant) Instant {
-	if s := t.Unix(); t.IsZero() || s < math.MinInt64/int64(time.Second)+1 || s > math.MaxInt64/int64(time.Second)-1 {
-		return none
+// changeAt returns the instant t of a clock change, or none where there is no
+// such change or it is out of range.
+func changeAt(t time.Time, none Instant) Instant {
+	if at := instantOf(t); !t.IsZero() && firstInstant < at && at < lastInstant {
+		return at
 	}
-	return Instant(t.UnixNano())
+	return none
 }
 
 // reached returns the first instant at which the local time of zone is at
@@ -90,7 +91,7 @@ func reached(year int, month time.Month, day int, zone *time.Location) Instant {
 		at := midnight - int64(offsetAt(t))
 		if until.IsZero() || at < until.Unix() {
 			// Before t means that the clock jumped over midnight at t.
-			return instantOf(time.Unix(max(at, t.Unix()), 0), math.MaxInt64)
+			return instantOf(time.Unix(max(at, t.Unix()), 0))
 		}
 		t = until
 	}

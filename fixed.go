@@ -16,10 +16,7 @@ func counted(s State, now Instant) (n int64, end Instant) {
 func (m *Meter) takeFixed(s State, now Instant, q Ask, d Decision) (State, Decision) {
 	used, end := counted(s, now)
 	free := m.limit.Rate - used - q.Keep
-	n := q.N
-	if n > free && q.Min > 0 {
-		n = max(min(n, free), q.Min)
-	}
+	n := q.granted(free)
 	d.Remaining = max(0, free)
 	if used > 0 {
 		d.ResetAfter = end.sub(now)

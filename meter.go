@@ -108,7 +108,8 @@ func newMeter(l Limit) (*Meter, error) {
 	if len(all) >= maxIDs {
 		return nil, fmt.Errorf("spillgate: %w", ErrTooManyLimits)
 	}
-	m := &Meter{limit: l, id: uint32(len(all)), most: l.Cap(), first: math.MinInt64, last: math.MaxInt64 - 1}
+	m := &Meter{limit: l, id: uint32(len(all)), most: l.Cap(),
+		first: math.MinInt64 + 2*Instant(maxPeriod), last: math.MaxInt64 - 2*Instant(maxPeriod)}
 	switch l.Algorithm {
 	case Bucket, Queue:
 		m.compileFlow()
@@ -118,7 +119,6 @@ func newMeter(l Limit) (*Meter, error) {
 			return nil, err
 		}
 		m.window = w
-		m.first, m.last = math.MinInt64+2*Instant(maxPeriod), math.MaxInt64-2*Instant(maxPeriod)
 	}
 	all = append(all, m)
 	interned.byID.Store(&all)
@@ -144,6 +144,25 @@ func (q Ask) valid() bool {
 	return q.N >= 0 && q.Min >= 0 && q.Min <= q.N && q.Keep >= 0
 }
 
+// begin returns the decision that every algorithm begins with; ok is false
+// where q can't be carried out.
+func (m *Meter) begin(now Instant, q Ask) (d Decision, ok bool) {
+	d = Decision{Limit: m.most, At: now}
+	if !q.valid() {
+		d.Reason, d.RetryAfter = BadCost, Never
+		return d, false
+	}
+	return d, true
+}
+
+// granted returns how much of q is asked for when free units are there.
+func (q Ask) granted(free int64) int64 {
+	if q.N > free && q.Min > 0 {
+		return max(min(q.N, free), q.Min)
+	}
+	return q.N
+}
+
 // Take decides whether n units pass at now, given the state s, and returns
 // the state after. It is pure. A denied request changes nothing; n = 0 looks
 // and changes nothing; a negative n is denied with [BadCost].
@@ -161,9 +180,8 @@ func (m *Meter) Take(s State, now Instant, n int64) (State, Decision) {
 
 // Grant is [Meter.Take] with every way to ask.
 func (m *Meter) Grant(s State, now Instant, q Ask) (State, Decision) {
-	d := Decision{Limit: m.most, At: now}
-	if !q.valid() {
-		d.Reason, d.RetryAfter = BadCost, Never
+	d, ok := m.begin(now, q)
+	if !ok {
 		return s, d
 	}
 	now = m.within(now)

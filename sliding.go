@@ -88,10 +88,7 @@ func (c sliding) reset(period int64) time.Duration {
 func (m *Meter) takeSliding(s State, now Instant, q Ask, d Decision) (State, Decision) {
 	c, period := m.slidingOf(s, now), m.window.period
 	free := m.limit.Rate - c.estimate(period) - q.Keep
-	n := q.N
-	if n > free && q.Min > 0 {
-		n = max(min(n, free), q.Min)
-	}
+	n := q.granted(free)
 	d.Remaining = max(0, free)
 	d.ResetAfter = c.reset(period)
 	switch {

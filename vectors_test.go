@@ -50,13 +50,6 @@ type vectorStep struct {
 	OfAt    *int64 `json:"of_at_ns"`
 }
 
-// A vectorRun is one way to carry out a vector: what it says after each ask.
-type vectorRun interface {
-	take(at Instant, n int64) (Decision, error)
-	settle(at, taken Instant, delta int64) error
-	change(at Instant, l Limit) error
-}
-
 func TestVectors(t *testing.T) {
 	data, err := os.ReadFile(*vectorsFile)
 	if err != nil {
@@ -75,14 +68,7 @@ func TestVectors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, start := range vectorRuns {
-				run, err := start(l)
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				if run == nil {
-					continue
-				}
+			for name, run := range runs(t, l) {
 				v.run(t, name, run, l)
 			}
 		})
@@ -125,7 +111,7 @@ func (v *vector) limit(nu numbers) (Limit, error) {
 	return l, nil
 }
 
-func (v *vector) run(t *testing.T, name string, run vectorRun, l Limit) {
+func (v *vector) run(t *testing.T, name string, r run, l Limit) {
 	t.Helper()
 	for i, s := range v.Steps {
 		where := fmt.Sprintf("%s: step %d at %d", name, i, s.At)
@@ -133,7 +119,7 @@ func (v *vector) run(t *testing.T, name string, run vectorRun, l Limit) {
 		switch s.Op {
 		case "":
 			var d Decision
-			if d, err = run.take(Instant(s.At), s.Cost); err == nil {
+			if d, err = r.take(Instant(s.At), s.Cost); err == nil {
 				s.check(t, where, d)
 			}
 		case "set":
@@ -142,16 +128,16 @@ func (v *vector) run(t *testing.T, name string, run vectorRun, l Limit) {
 				nu.Burst = &l.Burst
 			}
 			if l, err = v.limit(nu); err == nil {
-				err = run.change(Instant(s.At), l)
+				err = r.change(Instant(s.At), l)
 			}
 		case "refund":
 			of := s.At
 			if s.OfAt != nil {
 				of = *s.OfAt
 			}
-			err = run.settle(Instant(s.At), Instant(of), -s.Amount)
+			err = r.settle(Instant(s.At), Instant(of), -s.Amount)
 		case "spend":
-			err = run.settle(Instant(s.At), Instant(s.At), s.Amount)
+			err = r.settle(Instant(s.At), Instant(s.At), s.Amount)
 		default:
 			t.Fatalf("%s: op %q: unknown", where, s.Op)
 		}
@@ -192,47 +178,4 @@ func (s *vectorStep) check(t *testing.T, where string, d Decision) {
 	if want := s.Cost; s.Allowed && d.Taken != want || !s.Allowed && d.Taken != 0 {
 		t.Errorf("%s: cost %d: taken %d", where, s.Cost, d.Taken)
 	}
-}
-
-// vectorRuns starts a new key under l; nil where l is not for that way.
-var vectorRuns = map[string]func(Limit) (vectorRun, error){
-	"meter": func(l Limit) (vectorRun, error) {
-		switch l.Algorithm {
-		case SlidingLog, Concurrency:
-			return nil, nil
-		}
-		m, err := l.Meter()
-		return &meterRun{m: m, seen: math.MinInt64}, err
-	},
-}
-
-// A meterRun carries a vector out with the pure step.
-type meterRun struct {
-	m    *Meter
-	s    State
-	seen Instant
-}
-
-func (r *meterRun) now(at Instant) Instant {
-	r.seen = max(r.seen, at)
-	return r.seen
-}
-
-func (r *meterRun) take(at Instant, n int64) (d Decision, err error) {
-	r.s, d = r.m.Take(r.s, r.now(at), n)
-	return d, nil
-}
-
-func (r *meterRun) settle(at, taken Instant, delta int64) error {
-	r.s = r.m.Settle(r.s, r.now(at), taken, delta)
-	return nil
-}
-
-func (r *meterRun) change(at Instant, l Limit) error {
-	m, err := l.Meter()
-	if err == nil {
-		r.s = m.Adopt(r.s, r.now(at))
-		r.m = m
-	}
-	return err
 }

@@ -1,0 +1,202 @@
+package spillgate
+
+import (
+	"time"
+	"unsafe"
+)
+
+// A logState is what a sliding window log remembers of one key: every
+// admission of the last period, in order of time, those of one instant as
+// one. An admission made at t is in view while now - t < period.
+//
+// It is a ring that grows with what is in view, up to Rate entries: each is
+// worth at least one unit. Entries carry the running total, so that what
+// leaves by when is found by halving. It is not safe for concurrent use.
+type logState struct {
+	m    *Meter // the limit that it was last settled at
+	ring []logEntry
+	head int
+	n    int   // entries in view
+	base int64 // the running total before the first
+}
+
+type logEntry struct {
+	at    Instant
+	total int64 // of all that was taken up to and with this entry
+}
+
+const logEntrySize = int64(unsafe.Sizeof(logEntry{}))
+
+func (l *logState) entry(i int) *logEntry {
+	if i += l.head; i >= len(l.ring) {
+		i -= len(l.ring)
+	}
+	return &l.ring[i]
+}
+
+// used returns the units in view.
+func (l *logState) used() int64 {
+	if l.n == 0 {
+		return 0
+	}
+	return l.entry(l.n-1).total - l.base
+}
+
+// settleTo brings l to the instant now and the limit of m: what had left the
+// old view is gone, then the rest is seen with the new period.
+func (l *logState) settleTo(m *Meter, now Instant) {
+	if l.m != m {
+		if l.m != nil {
+			l.expire(now - Instant(l.m.limit.Period))
+		}
+		l.m = m
+	}
+	l.expire(now - Instant(m.limit.Period))
+}
+
+// expire drops the entries made at until or before.
+func (l *logState) expire(until Instant) {
+	if l.n == 0 || l.entry(0).at > until {
+		return
+	}
+	gone := l.first(func(e *logEntry) bool { return e.at > until })
+	l.base = l.entry(gone - 1).total
+	l.head, l.n = (l.head+gone)%len(l.ring), l.n-gone
+	if l.n == 0 {
+		l.head, l.base = 0, 0
+		if len(l.ring) > 16 {
+			l.ring = nil // a long quiet after a crowd: give the room back
+		}
+	}
+}
+
+// first returns the index of the first entry for which ok, which then is so
+// for all later ones; n if there is none.
+func (l *logState) first(ok func(*logEntry) bool) int {
+	from, to := 0, l.n
+	for from < to {
+		if mid := int(uint(from+to) >> 1); ok(l.entry(mid)) {
+			to = mid
+		} else {
+			from = mid + 1
+		}
+	}
+	return from
+}
+
+// ask decides, without taking anything yet.
+func (l *logState) ask(m *Meter, now Instant, q Ask) Decision {
+	d, ok := m.begin(now, q)
+	if !ok {
+		return d
+	}
+	now = m.within(now)
+	l.settleTo(m, now)
+	free := m.limit.Rate - l.used() - q.Keep
+	n := q.granted(free)
+	d.Remaining = max(0, free)
+	if l.n > 0 {
+		d.ResetAfter = l.leaves(l.n-1, now)
+	}
+	switch {
+	case n == 0:
+		d.Allowed, d.Reason = true, Granted
+	case n > m.limit.Rate-q.Keep:
+		d.Reason, d.RetryAfter = NeverFits, Never
+	case n > free:
+		d.RetryAfter = l.leaves(l.first(func(e *logEntry) bool { return e.total-l.base >= n-free }), now)
+	default:
+		d.Allowed, d.Reason, d.Taken = true, Granted, n
+		d.Remaining, d.ResetAfter = free-n, m.limit.Period
+	}
+	return d
+}
+
+// leaves returns the wait until the entry i is out of view.
+func (l *logState) leaves(i int, now Instant) time.Duration {
+	return l.m.limit.Period - time.Duration(now-l.entry(i).at)
+}
+
+// commit takes what d, the answer of the latest ask, grants.
+func (l *logState) commit(d Decision) {
+	if d.Taken > 0 {
+		l.add(l.m.within(d.At), d.Taken)
+	}
+}
+
+func (l *logState) add(now Instant, n int64) {
+	if n == 0 {
+		return
+	}
+	total := l.base + l.used() + n
+	if l.n > 0 {
+		last := l.entry(l.n - 1)
+		// More entries than the rate are debt. It has no room of its own:
+		// the newest entry stays in view for longer instead.
+		if last.at >= now || l.n >= int(l.m.limit.Rate) && l.n == len(l.ring) {
+			last.at, last.total = max(last.at, now), total
+			return
+		}
+	}
+	if l.n == len(l.ring) {
+		l.grow()
+	}
+	l.n++
+	*l.entry(l.n - 1) = logEntry{now, total}
+}
+
+// grow makes room: half as much again, up to what the limit can need.
+func (l *logState) grow() {
+	room := max(4, len(l.ring)+len(l.ring)/2)
+	if most := int(l.m.limit.Rate); len(l.ring) < most {
+		room = min(room, most)
+	}
+	ring := make([]logEntry, room)
+	k := copy(ring, l.ring[l.head:])
+	copy(ring[k:], l.ring[:l.head])
+	l.ring, l.head = ring, 0
+}
+
+// settle takes delta units more at now, refused by nothing, or gives back
+// what was taken at the instant taken, while that is in view.
+func (l *logState) settle(m *Meter, now, taken Instant, delta int64) {
+	now, taken = m.within(now), m.within(taken)
+	l.settleTo(m, now)
+	if delta > 0 {
+		l.add(now, min(delta, max(0, partMask-l.used()))) // debt saturates
+		return
+	}
+	i := l.first(func(e *logEntry) bool { return e.at >= taken })
+	if i == l.n || l.entry(i).at != taken {
+		return
+	}
+	before := l.base
+	if i > 0 {
+		before = l.entry(i - 1).total
+	}
+	back := min(l.entry(i).total-before, -max(delta, -partMask))
+	for k := i; k < l.n; k++ {
+		l.entry(k).total -= back
+	}
+	if l.entry(i).total == before {
+		for k := i; k < l.n-1; k++ {
+			*l.entry(k) = *l.entry(k + 1)
+		}
+		if l.n--; l.n == 0 {
+			l.head, l.base = 0, 0
+		}
+	}
+}
+
+// newAt returns the instant from which l can't be told from a new log.
+func (l *logState) newAt() Instant {
+	if l.n == 0 {
+		return l.m.first
+	}
+	return l.entry(l.n-1).at + Instant(l.m.limit.Period)
+}
+
+// size returns the bytes that l takes.
+func (l *logState) size() int64 {
+	return int64(unsafe.Sizeof(*l)) + int64(len(l.ring))*logEntrySize
+}
