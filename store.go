@@ -100,6 +100,7 @@ type Space struct {
 	options SpaceOptions
 	mu      sync.Mutex // held by Change
 	changes atomic.Pointer[[]change]
+	changed atomic.Uint32           // how often
 	bound   atomic.Pointer[binding] // Memory's table, cached
 }
 
@@ -170,11 +171,18 @@ func (sp *Space) Change(old, m *Meter, at Instant) (*Meter, error) {
 	}
 	next := append(append([]change(nil), all...), change{old, at, m})
 	sp.changes.Store(&next)
+	sp.changed.Add(1)
 	return m, nil
 }
 
 // settled carries s through the changes of sp since it was written, up to m.
 func (sp *Space) settled(s State, m *Meter, now Instant) State {
+	return m.Adopt(sp.carried(s, m, now), now)
+}
+
+// carried carries s through the changes of sp since it was written, unless m
+// wrote it.
+func (sp *Space) carried(s State, m *Meter, now Instant) State {
 	if p := sp.changes.Load(); p != nil && s != (State{}) {
 		for _, c := range *p {
 			if uint32(s.B>>partBits) == c.from.id && c.from != m {
@@ -182,7 +190,20 @@ func (sp *Space) settled(s State, m *Meter, now Instant) State {
 			}
 		}
 	}
-	return m.Adopt(s, now)
+	return s
+}
+
+// replaced reports whether the limit of sp was from and came to be m.
+func (sp *Space) replaced(from, m *Meter) bool {
+	if p := sp.changes.Load(); p != nil {
+		for _, c := range *p {
+			if c.from == from {
+				from = c.to
+			}
+		}
+		return from == m
+	}
+	return false
 }
 
 // CheckCharges reports the first charge that can't be carried out, for the
@@ -199,9 +220,14 @@ func CheckCharges(cs []Charge, out []Decision) error {
 		case !c.Ask.valid():
 			return fmt.Errorf("spillgate: %w: charge %d of %q: n %d, min %d, keep %d: none may be negative, nor min above n; to give units back, settle",
 				ErrCost, i, c.Space.name, c.N, c.Min, c.Keep)
-		case c.Space.options.TTL == 0 && c.Meter.limit.Rate == 0 && c.Meter.limit.Algorithm == Bucket && c.Meter.limit.Burst > 0:
+		case c.Space.options.TTL == 0 && c.Meter.lasts():
 			return fmt.Errorf("spillgate: %w: charge %d of %q: %s never returns to new by itself, so its space needs a ttl", ErrCharge, i, c.Space.name, c.Meter.limit)
 		}
 	}
 	return nil
+}
+
+// lasts reports whether a state of m that was charged never returns to new.
+func (m *Meter) lasts() bool {
+	return m.limit.Algorithm == Bucket && m.limit.Rate == 0 && m.limit.Burst > 0
 }

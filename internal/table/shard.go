@@ -1,0 +1,234 @@
+package table
+
+import (
+	"math"
+	"math/bits"
+	"sync"
+)
+
+const (
+	setSize = 8
+	// handStep is how many entries a newcomer to a full shard of a large
+	// table looks at, beyond its own sixteen, for one that is as new.
+	handStep = 32
+)
+
+// A Shard holds the keys of one part of the tags. Everything but Lock needs
+// the lock.
+type Shard struct {
+	sync.Mutex
+	latest  int64   // instant seen: time never flows back
+	entries []Entry // whole sets, none before the first key
+	stamps  []int64 // when each was last charged, if the table has a TTL
+	table   *Table
+
+	index     uint32
+	held, cap int32 // entries that count, and the most that may
+	hand      int32 // where the next sweep of a large table starts
+
+	earliest int64  // no entry is as new before it
+	version  uint32 // of the Due that earliest was found under
+
+	evicted, probed uint64
+
+	_ [8]byte // to 128 bytes: shards share no cache line, nor a pair of them
+}
+
+// Advance returns now, or the latest instant that s has seen if that is later.
+func (s *Shard) Advance(now int64) int64 {
+	if now <= s.latest {
+		return s.latest
+	}
+	s.latest = now
+	return now
+}
+
+// Latest returns the latest instant that s has seen.
+func (s *Shard) Latest() int64 { return s.latest }
+
+// Find returns the index of tag's entry, -1 if it has none; at is what
+// [Table.Shard] gave. An index holds until the next Put or unlock.
+func (s *Shard) Find(tag, at uint64) int {
+	home, _ := bits.Mul64(at, uint64(len(s.entries)))
+	if home < uint64(len(s.entries)) && s.entries[home].Tag == tag {
+		return int(home)
+	}
+	return s.search(tag, home)
+}
+
+// search goes through a tag's two sets, from its home entry on. Whoever put
+// an entry down took the first place that was free, so that the search ends
+// at a place that was never used.
+func (s *Shard) search(tag, home uint64) int {
+	if len(s.entries) == 0 {
+		return -1
+	}
+	for k := range uint64(setSize) {
+		i := home ^ k
+		switch s.entries[i].Tag {
+		case tag:
+			return int(i)
+		case unused:
+			return -1
+		}
+	}
+	home = s.other(tag, home)
+	for k := range uint64(setSize) {
+		i := home ^ k
+		switch s.entries[i].Tag {
+		case tag:
+			return int(i)
+		case unused:
+			return -1
+		}
+	}
+	return -1
+}
+
+// home returns where a tag is looked for first.
+func (s *Shard) home(tag uint64) uint64 {
+	i, _ := bits.Mul64(tag*s.table.n, uint64(len(s.entries)))
+	return i
+}
+
+// other returns where a tag is looked for when the set of its home is full: a
+// place in another set, if there is one, by bits of the tag that had no part
+// in its home.
+func (s *Shard) other(tag, home uint64) uint64 {
+	n := uint64(len(s.entries))
+	i, _ := bits.Mul64(bits.RotateLeft64(tag, 32), n)
+	if i/setSize == home/setSize {
+		if i += setSize; i >= n {
+			i -= n
+		}
+	}
+	return i
+}
+
+// At returns the state at an index.
+func (s *Shard) At(i int) (a int64, b uint64) {
+	e := &s.entries[i]
+	return e.A, e.B
+}
+
+// Stamp returns when the entry at an index was last charged, in a table with
+// a TTL.
+func (s *Shard) Stamp(i int) int64 { return s.stamps[i] }
+
+// Set writes the state at an index. due is the instant from which on it is as
+// new, the TTL apart.
+func (s *Shard) Set(i int, a int64, b uint64, due int64) {
+	e := &s.entries[i]
+	e.A, e.B = a, b
+	if due < s.earliest {
+		s.earliest = due
+	}
+	if s.stamps != nil {
+		s.stamp(i)
+	}
+}
+
+func (s *Shard) stamp(i int) {
+	s.stamps[i] = s.latest
+	s.earliest = min(s.earliest, add(s.latest, int64(s.table.options.TTL)))
+}
+
+func add(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// Drop forgets the entry at an index.
+func (s *Shard) Drop(i int) {
+	s.entries[i] = Entry{Tag: gone}
+	s.held--
+}
+
+// Room reports whether a tag that has no entry can be put down and promised
+// others besides, none of which would be at the price of an entry that is not
+// as new.
+func (s *Shard) Room(tag uint64, now int64, promised int) bool {
+	if int(s.held)+promised < int(s.cap) {
+		return true
+	}
+	return s.makeRoom(tag, now, promised)
+}
+
+// makeRoom looks for entries that are as new: in the two sets of the tag, then
+// in all of a small table, unless it is known that none can be, and in the
+// next few of a large one.
+func (s *Shard) makeRoom(tag uint64, now int64, promised int) bool {
+	due, version := s.due()
+	home := s.home(tag)
+	s.dropSet(due, home, now)
+	s.dropSet(due, s.other(tag, home), now)
+	if int(s.held)+promised < int(s.cap) {
+		return true
+	}
+	switch {
+	case s.table.n > 1:
+		s.sweep(now, handStep)
+	case now >= s.earliest || version != s.version:
+		s.sweep(now, len(s.entries))
+	}
+	return int(s.held)+promised < int(s.cap)
+}
+
+func (s *Shard) due() (Due, uint32) {
+	if s.table.options.Due == nil {
+		return nil, 0
+	}
+	return s.table.options.Due()
+}
+
+// newAt returns from which instant on the entry at i is as new.
+func (s *Shard) newAt(due Due, i int, now int64) int64 {
+	e := &s.entries[i]
+	at := e.A
+	if due != nil {
+		at = due(e.A, e.B, now)
+	}
+	if s.stamps != nil {
+		at = min(at, add(s.stamps[i], int64(s.table.options.TTL)))
+	}
+	return at
+}
+
+func (s *Shard) dropSet(due Due, home uint64, now int64) {
+	i := int(home &^ (setSize - 1))
+	for end := i + setSize; i < end; i++ {
+		if s.entries[i].Tag > gone && s.newAt(due, i, now) <= now {
+			s.Drop(i)
+		}
+	}
+}
+
+// sweep drops what is as new among the next n entries.
+func (s *Shard) sweep(now int64, n int) {
+	due, version := s.due()
+	whole := n >= len(s.entries)
+	if whole {
+		n, s.hand = len(s.entries), 0
+	}
+	earliest := int64(math.MaxInt64)
+	for range n {
+		i := int(s.hand)
+		if s.hand++; int(s.hand) >= len(s.entries) {
+			s.hand = 0
+		}
+		if s.entries[i].Tag <= gone {
+			continue
+		}
+		if at := s.newAt(due, i, now); at <= now {
+			s.Drop(i)
+		} else {
+			earliest = min(earliest, at)
+		}
+	}
+	if whole {
+		s.earliest, s.version = earliest, version
+	}
+	s.probed += uint64(n)
+}

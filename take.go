@@ -1,0 +1,141 @@
+package spillgate
+
+import "github.com/spillgate/spillgate/internal/table"
+
+// take decides a single charge.
+func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask) Decision {
+	switch m.limit.Algorithm {
+	case Unlimited:
+		_, d := m.Grant(State{}, now, q)
+		return d
+	case SlidingCounter:
+		b.countsSliding()
+	}
+	var d Decision
+	var s State
+	sh, at := b.table.Shard(tag)
+	sh.Lock()
+	now = Instant(sh.Advance(int64(now)))
+	if i := sh.Find(tag, at); i >= 0 {
+		s, d = m.Grant(b.load(sh, i, m, now), now, q)
+		if b.ttl > 0 {
+			b.clip(&d, sh.Stamp(i), now)
+		}
+		if d.Taken > 0 {
+			b.store(sh, i, m, s, d)
+		}
+	} else if b.room(sh, tag, now, 0) {
+		s, d = m.Grant(State{}, now, q)
+		if d.Taken > 0 {
+			b.store(sh, sh.Put(tag, int64(now)), m, s, d)
+		}
+		b.clip(&d, int64(now), now)
+	} else {
+		b.spill.Lock()
+		d = b.takeSpilled(m, now, q)
+		b.spill.Unlock()
+	}
+	sh.Unlock()
+	b.table.Look(int64(now))
+	return d
+}
+
+func (b *binding) countsSliding() {
+	if !b.sliding.Load() {
+		b.sliding.Store(true)
+	}
+}
+
+// load returns the state at an index, carried over to the limit at hand.
+func (b *binding) load(sh *table.Shard, i int, m *Meter, now Instant) State {
+	var s State
+	s.A, s.B = sh.At(i)
+	if b.ttl > 0 && int64(now) >= later(sh.Stamp(i), b.ttl) {
+		return State{}
+	}
+	if uint32(s.B>>partBits) != m.id {
+		s = b.space.settled(s, m, now)
+	}
+	return s
+}
+
+// store writes a state that d has left.
+func (b *binding) store(sh *table.Shard, i int, m *Meter, s State, d Decision) {
+	due := s.A
+	if m.limit.Algorithm == SlidingCounter {
+		due = later(int64(d.At), int64(d.ResetAfter))
+	}
+	sh.Set(i, s.A, s.B, due)
+}
+
+// room reports whether a tag that has no entry gets one, promised others
+// besides.
+func (b *binding) room(sh *table.Shard, tag uint64, now Instant, promised int) bool {
+	return sh.Room(tag, int64(now), promised) || b.evict
+}
+
+// clip shortens the waits of a decision by what the TTL forgets: a state that
+// was last charged at stamp.
+func (b *binding) clip(d *Decision, stamp int64, now Instant) {
+	if b.ttl == 0 || d.ResetAfter == 0 {
+		return
+	}
+	if d.Taken > 0 {
+		stamp = int64(now)
+	}
+	left := Instant(later(stamp, b.ttl)).sub(now)
+	d.ResetAfter = min(d.ResetAfter, left)
+	if d.Reason == OverLimit {
+		d.RetryAfter = min(d.RetryAfter, left)
+	}
+}
+
+// settle carries out one correction.
+func (b *binding) settle(tag uint64, c *Correction, now Instant) {
+	m := c.Meter
+	switch m.limit.Algorithm {
+	case Unlimited:
+		return
+	case SlidingCounter:
+		b.countsSliding()
+	}
+	sh, at := b.table.Shard(tag)
+	sh.Lock()
+	now = Instant(sh.Advance(int64(now)))
+	i := -1
+	if !c.Overflow {
+		i = sh.Find(tag, at)
+	}
+	switch {
+	case i >= 0:
+		if s := m.Settle(b.load(sh, i, m, now), now, c.At, c.Delta); s.B == 0 {
+			sh.Drop(i)
+		} else {
+			_, d := m.Grant(s, now, Ask{})
+			b.store(sh, i, m, s, d)
+		}
+	case c.Overflow || c.Delta > 0 && !b.room(sh, tag, now, 0):
+		b.spill.Lock()
+		s := m.Settle(b.loadSpilled(m, now), now, c.At, c.Delta)
+		b.storeSpilled(m, s, now)
+		b.spill.Unlock()
+	case c.Delta > 0:
+		if s := m.Settle(State{}, now, c.At, c.Delta); s.B != 0 {
+			_, d := m.Grant(s, now, Ask{})
+			b.store(sh, sh.Put(tag, int64(now)), m, s, d)
+		}
+	}
+	sh.Unlock()
+	b.table.Look(int64(now))
+}
+
+// pass is [Meter.Take] of one unit under a plain limit, for those who want to
+// know no more.
+func (m *Meter) pass(s State, now Instant) (State, bool) {
+	now = m.within(now)
+	f := flowOf(s, now).plus(m.one, m.den)
+	if f.over(m.cap, m.den) > 0 {
+		return s, false
+	}
+	return m.packFlow(f, now), true
+}
