@@ -20,8 +20,9 @@ run: build ## build, then serve examples/quickstart.yaml in front of a demo upst
 	bin/spillgate serve $(POLICY) --demo
 
 .PHONY: test
-test: needs house ## all tests of all modules, with the race detector
+test: needs ## all tests of all modules, with the race detector
 	go test -race work
+	@$(MAKE) --no-print-directory house
 
 # The house tests read files of every module. `go test` notices changed files
 # only inside the module under test, so a cached pass of these would be stale.
@@ -45,15 +46,15 @@ fuzz: ## every fuzz target of every module for FUZZTIME (10s)
 
 .PHONY: bench
 bench: ## measure against peers and floors, in one run
-	@scripts/programs bench
+	@scripts/programs bench/*/
 
 .PHONY: bench-short
 bench-short: ## the same in seconds; fails when a ratio is off by a factor
-	@scripts/programs bench -- -short
+	@scripts/programs bench/*/ -- -short
 
 .PHONY: proof
 proof: ## the long proofs: mutants, soak, five minutes of each fuzz target
-	@scripts/programs proof/long/*
+	@scripts/programs proof/long/*/
 	@scripts/fuzz 5m
 
 .PHONY: rehearse

@@ -65,8 +65,7 @@ func inGo(fset *token.FileSet, syntax *ast.File, folder string, test bool) (foun
 		}
 	}
 	for _, declaration := range syntax.Decls {
-		var reach func(node ast.Node) bool
-		reach = func(node ast.Node) bool {
+		ast.Inspect(declaration, func(node ast.Node) bool {
 			call, ok := node.(*ast.CallExpr)
 			if !ok {
 				return true
@@ -80,8 +79,7 @@ func inGo(fset *token.FileSet, syntax *ast.File, folder string, test bool) (foun
 				add(call.Pos(), "panic: return an error, or add the function with a reason to mayPanic in proof/house/code_test.go")
 			}
 			return true
-		}
-		ast.Inspect(declaration, reach)
+		})
 	}
 	return found
 }

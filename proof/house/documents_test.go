@@ -65,6 +65,8 @@ const (
 	tableEnd   = "<!-- packages: end -->"
 )
 
+var docLink = regexp.MustCompile(`\[(\*?[\w./]+)\]`) // [Policy] in a doc comment
+
 var tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
 
 func TestArchitectureListsEachPackage(t *testing.T) {
@@ -122,7 +124,8 @@ func (t *tree) table() string {
 		for _, opening := range []string{"Package " + p.name() + " ", "Command " + path.Base(p.folder) + " "} {
 			synopsis = strings.TrimPrefix(synopsis, opening)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p.folder, at, strings.ReplaceAll(synopsis, "|", "\\|"))
+		synopsis = docLink.ReplaceAllString(strings.ReplaceAll(synopsis, "|", "\\|"), "$1")
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p.folder, at, synopsis)
 	}
 	return b.String()
 }

@@ -50,11 +50,6 @@ func (p *pkg) name() string {
 	return strings.TrimSuffix(p.files[0].ast.Name.Name, "_test")
 }
 
-// path returns the import path.
-func (p *pkg) path() string {
-	return path.Join(workspace.Path, p.folder)
-}
-
 var load = sync.OnceValues(func() (*tree, error) {
 	w, err := workspace.Open()
 	if err != nil {
