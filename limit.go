@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"strings"
 	"time"
+	"unsafe"
 )
 
 // ErrLimit is wrapped by every error about a limit whose numbers can't be
@@ -246,6 +247,20 @@ func (l Limit) Cap() int64 {
 	default:
 		return l.Rate
 	}
+}
+
+// KeyBytes returns the most memory that the state of one key takes in
+// [Memory], beyond its place in the table: 0 for all but [SlidingLog] and
+// [Concurrency], whose states grow with what is in view or inside, up to
+// Rate. A space's keys take at most MaxKeys times as much.
+func (l Limit) KeyBytes() int64 {
+	switch l.Algorithm {
+	case SlidingLog:
+		return int64(unsafe.Sizeof(logState{})) + max(l.Rate, 4)*int64(unsafe.Sizeof(logEntry{}))
+	case Concurrency:
+		return int64(unsafe.Sizeof(slotState{})) + max(l.Rate, 4)*int64(unsafe.Sizeof(place{}))
+	}
+	return 0
 }
 
 // String returns l in the grammar of [ParseLimit].
