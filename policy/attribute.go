@@ -95,6 +95,10 @@ func ParseAttribute(s string) (Attribute, error) {
 // meant guesses at a misspelt attribute.
 func meant(s string) string {
 	low := strings.ToLower(s)
+	switch low {
+	case "header", "cookie", "query", "claim", "attr":
+		return fmt.Sprintf(` (did you mean "%s.NAME"?)`, low)
+	}
 	for _, k := range kindNames {
 		word := strings.TrimSuffix(k, ".")
 		if low == word && low != s || strings.ReplaceAll(low, "_", ".") == word || low == strings.ReplaceAll(word, ".", "") {
@@ -104,8 +108,6 @@ func meant(s string) string {
 	switch low {
 	case "ip", "client", "clientip", "remote_addr", "address":
 		return ` (did you mean "client.ip"?)`
-	case "header", "cookie", "query", "claim", "attr":
-		return fmt.Sprintf(` (did you mean "%s.NAME"?)`, low)
 	}
 	return ""
 }

@@ -158,14 +158,21 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		if !whole && r.Missing == Skip {
 			continue
 		}
+		key := e.seed.Key(s.key)
+		trial := int(key[1]%100) < r.Spare
 		if !peeked && (r.Deny || !whole && r.Missing == Refuse) {
-			*v = Verdict{engine: e}
-			v.add(Outcome{Rule: r.Rule, Decision: spillgate.Decision{
+			o := Outcome{Rule: r.Rule, Trial: trial, from: fromNowhere, Decision: spillgate.Decision{
 				Reason: spillgate.NeverFits, RetryAfter: spillgate.Never,
-			}})
+			}}
+			if trial {
+				v.add(o)
+				continue
+			}
+			*v = Verdict{engine: e}
+			v.add(o)
 			return false
 		}
-		c := spillgate.Charge{Space: e.spaces[i], Key: e.seed.Key(s.key), Meter: r.meter, Trial: r.Shadow}
+		c := spillgate.Charge{Space: e.spaces[i], Key: key, Meter: r.meter, Trial: trial}
 		if !peeked {
 			c.N = cost(r.Rule, opts)
 		}
@@ -219,7 +226,7 @@ func (e *Engine) take(ctx context.Context, v *Verdict, s *scratch) {
 func (e *Engine) fold(v *Verdict, s *scratch, i int, d spillgate.Decision, from origin) {
 	c := &s.charges[i]
 	v.add(Outcome{
-		Rule: e.policy.rules[s.index[i]].Rule, Decision: d, Peeked: c.N == 0,
+		Rule: e.policy.rules[s.index[i]].Rule, Decision: d, Peeked: c.N == 0, Trial: c.Trial,
 		space: c.Space, key: c.Key, meter: c.Meter, charged: d.Taken, from: from,
 	})
 	if !d.Allowed && !c.Trial {
@@ -237,14 +244,13 @@ func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause e
 	local := &scratch{}
 	shut := false
 	for i := range s.charges {
-		r := &e.policy.rules[s.index[i]]
+		c, r := s.charges[i], &e.policy.rules[s.index[i]]
 		switch {
-		case r.OnFault == Open || r.Shadow:
+		case r.OnFault == Open || c.Trial:
 			e.fold(v, s, i, spillgate.Decision{Allowed: true, Reason: spillgate.Granted, Limit: r.meter.Limit().Cap()}, fromNowhere)
 		case r.OnFault == Shut || e.shares[s.index[i]] == nil:
 			shut = true
 		default:
-			c := s.charges[i]
 			c.Meter = e.shares[s.index[i]]
 			local.index = append(local.index, s.index[i])
 			local.charges = append(local.charges, c)

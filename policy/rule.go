@@ -39,8 +39,10 @@ type Rule struct {
 	// back when the request ends with any other outcome. Outcomes are HTTP
 	// statuses ("401", "4xx"), gRPC codes ("UNAUTHENTICATED") or "error".
 	Failures []string
-	// Shadow judges, counts and reports, but never refuses.
-	Shadow bool
+	// Spare is the percentage of keys, 0 to 100, that are judged, counted and
+	// reported, but never refused: 100 is a shadow rule, and a roll-out goes
+	// down from there. A key stays on its side while the rule's name stays.
+	Spare int
 	// Tell asks the front to tell the program behind how much is left.
 	Tell bool
 	// OnFault says what happens when the store can't answer.
@@ -174,8 +176,6 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 	switch {
 	case r.Deny && limit != (spillgate.Limit{}):
 		bad("deny", errors.New("a rule that denies has no limit; remove one of them"))
-	case r.Deny && r.Shadow:
-		bad("deny", errors.New("a shadow never refuses; remove one of them"))
 	case r.Deny:
 		limit = spillgate.Limit{Period: time.Second}
 	case limit == (spillgate.Limit{}):
@@ -198,6 +198,9 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 	}
 	if len(r.Unit) > 64 || strings.ContainsFunc(r.Unit, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
 		bad("unit", fmt.Errorf("%q: want at most 64 printable characters without quotes", r.Unit))
+	}
+	if r.Spare < 0 || r.Spare > 100 {
+		bad("enforce", fmt.Errorf("%d: must be from 0 to 100 percent", 100-r.Spare))
 	}
 	if r.Missing > Refuse {
 		bad("missing", fmt.Errorf("%d: must be Share, Skip or Refuse", r.Missing))
@@ -280,13 +283,13 @@ func (r *Rule) failed(outcome string) bool {
 func (p *Policy) companions(bad func(i int, err error)) {
 	for i := range p.plain {
 		claimed, ok := claimedKey(p.plain[i].Key)
-		if !ok || p.plain[i].Shadow || p.plain[i].Deny {
+		if !ok || p.plain[i].Spare == 100 || p.plain[i].Deny {
 			continue
 		}
 		found := false
 		for j := range p.plain {
 			o := &p.plain[j]
-			found = found || j != i && !o.Shadow && byAddress(o.Key) && o.Match.covers(p.plain[i].Match)
+			found = found || j != i && o.Spare == 0 && byAddress(o.Key) && o.Match.covers(p.plain[i].Match)
 		}
 		if !found {
 			bad(i, fmt.Errorf("%s is claimed by the client, so a new value each time walks around this rule: add a rule keyed by client.ip over the same requests, or a proven part (client.ip, host, user) to this key", claimed))
@@ -349,4 +352,13 @@ func subset(of, in []string) bool {
 		}
 	}
 	return true
+}
+
+// Table returns the options of the rule's space, defaults filled in.
+func (r *Rule) Table() spillgate.SpaceOptions {
+	o := r.space()
+	if o.MaxKeys == 0 {
+		o.MaxKeys = spillgate.DefaultMaxKeys
+	}
+	return o
 }

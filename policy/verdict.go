@@ -14,6 +14,8 @@ type Outcome struct {
 	Decision spillgate.Decision
 	// Peeked reports that the rule was only asked, not charged.
 	Peeked bool
+	// Trial reports that the rule spares this key: it never refuses it.
+	Trial bool
 
 	space   *spillgate.Space
 	key     spillgate.Key
@@ -32,7 +34,7 @@ const (
 )
 
 // Refuses reports whether this rule is one of those that refuse the request.
-func (o *Outcome) Refuses() bool { return !o.Decision.Allowed && !o.Rule.Shadow }
+func (o *Outcome) Refuses() bool { return !o.Decision.Allowed && !o.Trial }
 
 const inline = 4
 
@@ -115,7 +117,7 @@ func (v *Verdict) RetryAfter() time.Duration {
 func (v *Verdict) Delay() time.Duration {
 	var wait time.Duration
 	for i := range v.Len() {
-		if o := v.Outcome(i); !o.Rule.Shadow {
+		if o := v.Outcome(i); !o.Trial {
 			wait = max(wait, o.Decision.Delay)
 		}
 	}

@@ -1,0 +1,196 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+)
+
+func holds(t *testing.T, c Condition, attrs Attrs) bool {
+	t.Helper()
+	cs, err := compileMatch(Match{c})
+	if err != nil {
+		t.Fatalf("%v: %v", c, err)
+	}
+	r := &request{attrs: attrs}
+	return r.meets(cs)
+}
+
+func TestConditions(t *testing.T) {
+	tests := []struct {
+		attr   string
+		values string // blank-separated
+		value  string // "-" means absent
+		want   bool
+	}{
+		{"method", "POST", "POST", true},
+		{"method", "POST", "post", false},
+		{"method", "POST PUT", "PUT", true},
+		{"method", "!GET", "POST", true},
+		{"method", "!GET", "GET", false},
+		{"method", "!GET", "-", true},
+		{"method", "GET", "-", false},
+		{"method", "GET !GET", "GET", false},
+		{"host", "*.tunnel.example", "a.tunnel.example", true},
+		{"host", "*.tunnel.example", "a.b.tunnel.example", true},
+		{"host", "*.tunnel.example", "tunnel.example", false},
+		{"host", "*.tunnel.example", "a.tunnel.example.evil.example", false},
+		{"path", "/login", "/login", true},
+		{"path", "/login", "/login/x", false},
+		{"path", "/api/*", "/api/a", true},
+		{"path", "/api/*", "/api/a/b", false},
+		{"path", "/api/*", "/api", false},
+		{"path", "/api/**", "/api/a/b", true},
+		{"path", "/api/**", "/api", true},
+		{"path", "/api/**", "/apix", false},
+		{"path", "/api/v*/users", "/api/v2/users", true},
+		{"path", "/api/v*/users", "/api/v2/x/users", false},
+		{"path", "/**", "/", true},
+		{"path", "/a/b", "/a%2Fb", true},   // what a decoding server serves
+		{"path", "/a/*", "/a/b%2Fc", true}, // what the others serve
+		{"path", "/login", "/x/..%2Flogin", true},
+		{"header.x-plan", "free*", "freemium", true},
+		{"header.x-plan", "a*b*c", "a-b-b-c", true},
+		{"header.x-plan", "a*b*c", "a-b-b", false},
+		{"client.ip", "203.0.113.0/24", "203.0.113.7", true},
+		{"client.ip", "203.0.113.0/24", "::ffff:203.0.113.7", true},
+		{"client.ip", "203.0.113.0/24 !203.0.113.7", "203.0.113.7", false},
+		{"client.ip", "!203.0.113.0/24", "198.51.100.1", true},
+		{"client.ip", "2001:db8::/32", "2001:db8:1::1", true},
+		{"client.ip", "203.0.113.7", "203.0.113.7", true},
+		{"client.ip", "203.0.113.7", "garbage", false},
+	}
+	for _, tt := range tests {
+		a, err := ParseAttribute(tt.attr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		attrs := Attrs{tt.attr: tt.value}
+		if tt.value == "-" {
+			attrs = Attrs{}
+		}
+		if got := holds(t, Condition{a, strings.Fields(tt.values)}, attrs); got != tt.want {
+			t.Errorf("%s %s with %q: %v, want %v", tt.attr, tt.values, tt.value, got, tt.want)
+		}
+	}
+}
+
+func TestConditionsThatCanNeverHoldAreErrors(t *testing.T) {
+	for _, tt := range []struct{ attr, value, want string }{
+		{"method", "post", "upper case"},
+		{"method", "", "upper case"},
+		{"path", "login", "begins with /"},
+		{"path", "/login/", `write "/login"`},
+		{"path", "/a/../b", `write "/b"`},
+		{"path", "/a/**/b", "last segment"},
+		{"path", "/a**", "last segment"},
+		{"host", "Example.com", "lower case"},
+		{"host", "example.com.", "trailing dot"},
+		{"host", "example.com:80", "without their port"},
+		{"client.ip", "203.0.113.7/24", "write 203.0.113.0/24"},
+		{"client.ip", "::ffff:0:0/80", "at least 96 bits"},
+		{"client.ip", "localhost", "want an address"},
+	} {
+		a, _ := ParseAttribute(tt.attr)
+		_, err := compileMatch(Match{{a, []string{tt.value}}})
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s %q: error %v, want one that says %q", tt.attr, tt.value, err, tt.want)
+		}
+	}
+}
+
+func TestAttributeNames(t *testing.T) {
+	for _, name := range []string{"client.ip", "method", "path", "host", "route", "user", "tenant", "device", "header.x-a", "cookie.Sid", "query.q", "claim.sub", "attr.plan"} {
+		a, err := ParseAttribute(name)
+		if err != nil || a.String() != name {
+			t.Errorf("%q: %v, %v", name, a, err)
+		}
+		if v, ok := (Attrs{name: "x"}).AppendAttr(nil, a); !ok || string(v) != "x" {
+			t.Errorf("Attrs has no %q", name)
+		}
+		if _, ok := (Attrs{}).AppendAttr(nil, a); ok {
+			t.Errorf("empty Attrs has %q", name)
+		}
+	}
+	if a, err := ParseAttribute("header.X-Tenant"); err != nil || a.Name != "x-tenant" {
+		t.Errorf("header names are taken in any case: %v, %v", a, err)
+	}
+	for name, want := range map[string]string{
+		"ip": `did you mean "client.ip"`, "Host": `did you mean "host"`, "client_ip": `did you mean "client.ip"`,
+		"header": `did you mean "header.NAME"`, "header.": "want a name", "": "unknown attribute", "x": "known are",
+	} {
+		if _, err := ParseAttribute(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want one that says %q", name, err, want)
+		}
+	}
+}
+
+func TestParts(t *testing.T) {
+	for _, s := range []string{"client.ip", "client.ip/56", "header.x-email lower trim", "user else client.ip", "user else cookie.sid else client.ip/48"} {
+		p, err := ParsePart(s)
+		if err != nil || p.String() != s {
+			t.Errorf("%q: %q, %v", s, p, err)
+		}
+	}
+	for _, s := range []string{"", "ip", "host/64", "client.ip/31", "client.ip/129", "client.ip/x", "user else", "user upper", "user client.ip", "client.ip/64 else client.ip/48"} {
+		if p, err := ParsePart(s); err == nil {
+			t.Errorf("%q was read as %v", s, p)
+		}
+	}
+}
+
+// keyOf returns the encoding of the key that parts make of attrs.
+func keyOf(t *testing.T, attrs Attrs, parts ...string) string {
+	t.Helper()
+	r := &request{attrs: attrs}
+	for _, s := range parts {
+		p, err := ParsePart(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.appendKey(&p)
+	}
+	return string(r.key)
+}
+
+func TestKeysThatAreOne(t *testing.T) {
+	for _, tt := range []struct {
+		part   string
+		values []string
+	}{
+		{"client.ip", []string{"1.2.3.4", "::ffff:1.2.3.4", "::ffff:102:304", "0:0:0:0:0:ffff:0102:0304"}},
+		{"client.ip", []string{"2001:db8:1234:5678::1", "2001:db8:1234:5678:ffff::", "2001:db8:1234:5678::1.2.3.4", "2001:db8:1234:5678::1%eth0"}},
+		{"header.x-email lower trim", []string{"user@example.org", "User@Example.org", " user@example.org", "user@example.org\x00"}},
+	} {
+		attr, _, _ := strings.Cut(tt.part, " ")
+		first := keyOf(t, Attrs{attr: tt.values[0]}, tt.part)
+		for _, v := range tt.values[1:] {
+			if keyOf(t, Attrs{attr: v}, tt.part) != first {
+				t.Errorf("%s: %q and %q are two keys", tt.part, tt.values[0], v)
+			}
+		}
+	}
+}
+
+func TestKeysThatDiffer(t *testing.T) {
+	keys := map[string]string{}
+	add := func(name, key string) {
+		if other, dup := keys[key]; dup {
+			t.Errorf("%s and %s are one key", name, other)
+		}
+		keys[key] = name
+	}
+	add("user", keyOf(t, Attrs{"user": "203.0.113.9"}, "user else client.ip"))
+	add("anonymous", keyOf(t, Attrs{"client.ip": "203.0.113.9"}, "user else client.ip"))
+	add("a,bc", keyOf(t, Attrs{"user": "a", "tenant": "bc"}, "user", "tenant"))
+	add("ab,c", keyOf(t, Attrs{"user": "ab", "tenant": "c"}, "user", "tenant"))
+	add("abc,", keyOf(t, Attrs{"user": "abc", "tenant": ""}, "user", "tenant"))
+	add("abc,-", keyOf(t, Attrs{"user": "abc"}, "user", "tenant"))
+	add("v6 /64", keyOf(t, Attrs{"client.ip": "2001:db8::1"}, "client.ip"))
+	add("other /64", keyOf(t, Attrs{"client.ip": "2001:db8:0:1::1"}, "client.ip"))
+	add("/48", keyOf(t, Attrs{"client.ip": "2001:db8::1"}, "client.ip/48"))
+	add("garbage 1", keyOf(t, Attrs{"client.ip": "unknown"}, "client.ip"))
+	add("garbage 2", keyOf(t, Attrs{"client.ip": "_hidden"}, "client.ip"))
+	for _, b := range []string{"\x00", "\n", "\x7f", "\xff", "%", "*", "{x}", "\xed\xa0\x80", ""} {
+		add("bytes", keyOf(t, Attrs{"user": b}, "user"))
+	}
+}

@@ -1,0 +1,85 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAppendPath(t *testing.T) {
+	tests := []struct{ raw, want string }{
+		{"", "/"},
+		{"/", "/"},
+		{"//", "/"},
+		{"/login", "/login"},
+		{"login", "/login"},
+		{"//login", "/login"},
+		{"/login/", "/login"},
+		{"/login//", "/login"},
+		{"/%6cogin", "/login"},
+		{"/lo%67in", "/login"},
+		{"/%6C%6F%67%69%6E", "/login"},
+		{"/a/../login", "/login"},
+		{"/a/b/../../login", "/login"},
+		{"/../../login", "/login"},
+		{"/./login/.", "/login"},
+		{"/%2e/login", "/login"},
+		{"/a/%2E%2e/login", "/login"},
+		{"/a/.%2e/login", "/login"},
+		{"/login;a=b", "/login"},
+		{"/login;a=b/x", "/login/x"},
+		{"/login;", "/login"},
+		{"/a;x/../login", "/login"},
+		{"/..;/login", "/login"},
+		{`\login`, "/login"},
+		{`/a\..\login`, "/login"},
+		{"/a/..", "/"},
+		{"/LOGIN", "/LOGIN"},
+		{"/login%2f", "/login%2F"},
+		{"/a%2fb", "/a%2Fb"},
+		{"/a%5cb", "/a%2Fb"},
+		{"/a%252e", "/a%252e"},
+		{"/a%00b", "/a%00b"},
+		{"/a%0ab", "/a%0Ab"},
+		{"/a%", "/a%"},
+		{"/a%4", "/a%4"},
+		{"/a%zz", "/a%zz"},
+		{"/caf%C3%A9", "/café"},
+		{"/a b", "/a b"},
+	}
+	for _, tt := range tests {
+		if got := string(AppendPath(nil, tt.raw)); got != tt.want {
+			t.Errorf("AppendPath(%q) = %q, want %q", tt.raw, got, tt.want)
+		}
+	}
+}
+
+func TestAppendPathKeepsWhatStandsBefore(t *testing.T) {
+	if got := string(AppendPath([]byte("k="), "/a/../../b")); got != "k=/b" {
+		t.Errorf("got %q: .. climbed above the root", got)
+	}
+}
+
+func FuzzAppendPath(f *testing.F) {
+	for _, s := range []string{"/login", "/a/../b", "/%2e%2e/x", "/;/", `\..\`, "/%", "/a%2f..%2fb", "//;a/./"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		got := string(AppendPath(nil, raw))
+		if !strings.HasPrefix(got, "/") {
+			t.Fatalf("%q: no leading slash: %q", raw, got)
+		}
+		if got != "/" && strings.HasSuffix(got, "/") {
+			t.Fatalf("%q: trailing slash: %q", raw, got)
+		}
+		for seg := range strings.SplitSeq(got[1:], "/") {
+			if seg == "." || seg == ".." || seg == "" && got != "/" {
+				t.Fatalf("%q: segment %q left in %q", raw, seg, got)
+			}
+		}
+		if n := testing.AllocsPerRun(1, func() { pathScratch = AppendPath(pathScratch[:0], raw) }); n > 1 {
+			t.Fatalf("%v allocations", n)
+		}
+	})
+}
+
+var pathScratch []byte
