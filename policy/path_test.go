@@ -76,10 +76,8 @@ func FuzzAppendPath(f *testing.F) {
 				t.Fatalf("%q: segment %q left in %q", raw, seg, got)
 			}
 		}
-		if n := testing.AllocsPerRun(1, func() { pathScratch = AppendPath(pathScratch[:0], raw) }); n > 1 {
-			t.Fatalf("%v allocations", n)
+		if again := string(AppendPath(nil, got)); again != got && !strings.Contains(got, "%") && !strings.ContainsAny(got, ";\\") {
+			t.Fatalf("%q: %q is not its own normal form: %q", raw, got, again)
 		}
 	})
 }
-
-var pathScratch []byte
