@@ -30,10 +30,11 @@ func steady(keys int) setup {
 	return setup{every: 10 * time.Second, burst: 1e8, window: time.Hour, keys: keys, idle: 12 * time.Hour, sweep: 6 * time.Hour}
 }
 
-// fleeting is a limit under which every key is as good as new one second
-// after its last request, with sweepers that look each second.
+// fleeting is a limit under which every key is as good as new half a second
+// after its last request, with sweepers that look each half second.
 func fleeting(keys int) setup {
-	return setup{every: time.Second, burst: 1e8, window: time.Second, keys: keys, idle: time.Second, sweep: time.Second}
+	const moment = 500 * time.Millisecond
+	return setup{every: moment, burst: 1e8, window: moment, keys: keys, idle: moment, sweep: moment}
 }
 
 // A kind says what part a contestant plays.

@@ -101,7 +101,7 @@ func TestValueLeavesVoidRoundsOut(t *testing.T) {
 func TestJudge(t *testing.T) {
 	r := fake(map[cell][]float64{{"a", hot1}: {30}, {"b", hot1}: {10}})
 	claim := func(over, under string, goal, fail float64) ratio {
-		return ratio{"claim", ns(over, hot1), ns(under, hot1), goal, fail}
+		return ratio{"claim", ns(over, hot1), ns(under, hot1), goal, fail, false}
 	}
 	for _, c := range []struct {
 		name    string

@@ -1,4 +1,4 @@
-// Inprocess measures limiters inside one process, side by side in one run:
+// Command inprocess measures limiters inside one process, side by side in one run:
 // what this repository publishes, the libraries that others publish, each as
 // its users would use it, and floors that show what cannot be beaten.
 //
@@ -30,21 +30,21 @@ import (
 // for every commit: the ratios that matter, within a minute.
 var (
 	full  = scale{rounds: 5, hot: 2e6, known: 1e6, draws: 1e6, fresh: 1.25e6, tries: 10, restless: 3, looks: 10}
-	brief = scale{rounds: 3, hot: 4e5, known: 1e6, draws: 2e5, fresh: 4e5, tries: 3, restless: 1, looks: 2}
+	brief = scale{rounds: 3, hot: 4e5, known: 1e6, draws: 2e5, fresh: 3e5, tries: 3, restless: 2, looks: 2}
 )
 
 // A phase is a part of the run; its name can be given to -skip.
 type phase struct {
 	name  string
-	brief []string // whom -short measures besides our own, the null row and the least table
+	brief []string // whom -short measures besides the null row
 	run   func(*results, []contestant, *streams) error
 }
 
 var phases = []phase{
-	{"hot", []string{clockSip, xtimeSingle, mutexMap, sethvargo}, (*results).runHot},
-	{"keyed", []string{allThree, mutexMap, sethvargo}, (*results).runKeyed},
-	{"memory", []string{mutexMap}, (*results).runMemory},
-	{"slowest", []string{mutexSweep, sethvargo}, (*results).runSlowest},
+	{"hot", []string{clockSip, leastSip, xtimeSingle, mutexMap, sethvargo, ourAllow, ourOne, ourThree}, (*results).runHot},
+	{"keyed", []string{allThree, leastSip, mutexMap, sethvargo, ourAllow}, (*results).runKeyed},
+	{"memory", []string{leastSip, mutexMap, ourAllow}, (*results).runMemory},
+	{"slowest", []string{mutexSweep, sethvargo, ourAllow}, (*results).runSlowest},
 }
 
 func main() {
@@ -99,6 +99,9 @@ func run() error {
 	}
 	r.report(os.Stdout, all)
 	ratios := append(harnessRatios(), ourRatios()...)
+	if *short {
+		ratios = slices.DeleteFunc(ratios, func(q ratio) bool { return q.long })
+	}
 	if off := r.judge(os.Stdout, ratios, *only != "" || len(skipped) > 0); off > 0 {
 		return fmt.Errorf("bench: %d ratios are off by a factor or not measured", off)
 	}
@@ -122,8 +125,7 @@ func measureAll(size scale, all []contestant, short bool, skipped []string) (*re
 		}
 		var some []contestant
 		for _, c := range all {
-			always := c.kind == own || c.name == nullName || c.name == leastSip
-			if !short || always || slices.Contains(p.brief, c.name) {
+			if !short || c.name == nullName || slices.Contains(p.brief, c.name) {
 				some = append(some, c)
 			}
 		}
