@@ -9,12 +9,17 @@ import (
 // A sliding counter's state holds two counts of 32 bits, of the current and of
 // the previous window (first word, upper and lower half), and the current
 // window's number modulo 2^42 (second word): that comes round after 2^42
-// periods, 139 years of the shortest period there is.
+// periods, 137 years of the shortest period there is.
 type sliding struct {
 	current, previous uint32
 	number            int64 // of the current window, modulo 2^42
 	into              int64 // how far now lies in it
 }
+
+// setBack is how many windows a clock can be set back, whoever keeps states
+// not seeing to it, before a state counts as one of long ago: two years of the
+// shortest.
+const setBack = 1 << 36
 
 // slidingOf returns the counters of s as they are at now.
 func (m *Meter) slidingOf(s State, now Instant) sliding {
@@ -28,7 +33,7 @@ func (m *Meter) slidingOf(s State, now Instant) sliding {
 		c.current, c.previous = current, previous
 	case passed == 1:
 		c.previous = current
-	case passed > partMask/2: // written in a later window: time never flows back
+	case passed > partMask-setBack: // written in a later window: time never flows back
 		c.current, c.previous = current, previous
 		c.number, c.into = int64(s.B&partMask), 0
 	}
