@@ -134,6 +134,28 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestForget is the one thing that Forget changes.
+func TestForget(t *testing.T) {
+	for _, c := range []struct {
+		forget          bool
+		taken, at       int64
+		remaining, full int64
+	}{
+		{false, 2, 20, 5, 30}, // full again, and keeps what it has
+		{true, 2, 20, 8, 0},   // full again, and so as new
+		{true, 2, 19, 4, 31},  // not yet full: 4.9 units
+		{true, 0, 0, 8, 0},
+	} {
+		l := mustNew(t, TokenBucket, 1, 10, 5)
+		l.Forget = c.forget
+		l.Step(0, c.taken)
+		l.Set(c.at, 1, 10, 8)
+		if a := l.Step(c.at, 0); a.Remaining != c.remaining || a.ResetAfter != c.full {
+			t.Errorf("%+v: %+v", c, a)
+		}
+	}
+}
+
 // TestQueueDelay is the part of the queue that the vectors leave open.
 func TestQueueDelay(t *testing.T) {
 	for _, c := range []struct {

@@ -87,6 +87,12 @@ type Answer struct {
 // A Limiter is one limit and the state of one key. Make it with [New], copy
 // it with [Limiter.Clone] only. It is not safe for concurrent use.
 type Limiter struct {
+	// Forget says that a state that is as new is not kept, as in a table that
+	// gives its place away: after a change of limit such a state is as new
+	// under the new numbers. Otherwise a full bucket whose burst is raised has
+	// what it had, like any other.
+	Forget bool
+
 	algorithm            string
 	limit, period, burst int64
 	clock                int64 // latest time seen
@@ -183,10 +189,15 @@ func (l *Limiter) SetFill(at, limit, period, burst int64) { l.set(at, limit, per
 func (l *Limiter) set(at, limit, period, burst int64, fill bool) {
 	l.makeExact()
 	l.settle(at)
-	if valid(limit, period, burst) {
-		l.exact.set(limit, period, burst, fill)
-		l.limit, l.period, l.burst = limit, period, burst
+	if !valid(limit, period, burst) {
+		return
 	}
+	if l.Forget && l.exact.reset() == 0 {
+		l.exact = newModel(l.algorithm, limit, period, burst, l.clock)
+	} else {
+		l.exact.set(limit, period, burst, fill)
+	}
+	l.limit, l.period, l.burst = limit, period, burst
 }
 
 // Refund gives amount units back at the instant at, which had been taken at

@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"math/bits"
 	"math/rand/v2"
 	"strings"
@@ -118,10 +119,11 @@ const (
 //
 // Limits stay within what any limiter should carry: rates below 2^42 a second
 // and a period, periods up to 366 days (a sliding counter's from 1 ms), bursts
-// up to 2^60 and earned in at most 100 years (windows: 0),  sliding counters below 2^32 and logs up
-// to 65,536. Times are -1 s to 100 years, and no state is made that needs more
-// than an int64 of nanoseconds to be as new, unless its limit is 0. Costs and
-// amounts are not negative, but may be as large as an int64.
+// up to 2^60 and earned in at most 100 years (windows: 0), sliding counters
+// below 2^32 and logs up to 65,536. Times are -1 s to 100 years. No call but a
+// step leaves a state that needs more than 92 years to be as new, unless its
+// limit is 0, or a window's count above the limits' range. Costs and amounts
+// are not negative, but may be as large as an int64.
 //
 // The same r gives the same list. A fixed list is rand.New(rand.NewPCG(seed,
 // 0)); a property-testing library can be the source of r, and shrinks then.
@@ -272,11 +274,28 @@ func (a *aim) change(op Op) (Op, bool) {
 	}
 	after := a.l.Clone()
 	after.Do(op)
+	if !countable(after.exact) {
+		return op, false
+	}
 	reset := after.Step(op.At, 0).ResetAfter
 	if after.limit == 0 {
 		return op, true
 	}
 	return op, reset != Never && reset <= math.MaxInt64-maxAt-maxHorizon
+}
+
+// countable reports whether a window's debt is still a count that a limit
+// could be.
+func countable(m model) bool {
+	switch m := m.(type) {
+	case *fixed:
+		return m.count.Cmp(big.NewInt(maxRate)) <= 0
+	case *counter:
+		return m.current.Cmp(big.NewInt(maxCounter)) <= 0
+	case *log:
+		return m.sum().Cmp(big.NewInt(maxRate)) <= 0
+	}
+	return true
 }
 
 // carried reports whether a limit lies in the ranges of [Random].
