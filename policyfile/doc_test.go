@@ -1,0 +1,109 @@
+package policyfile
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+var (
+	block   = regexp.MustCompile("(?ms)^```yaml(.*?)\n(.*?)^```$")
+	refused = regexp.MustCompile("(?ms)^```yaml refused\n(.*?)^```\n\n```text\n(.*?)^```$")
+)
+
+// repository returns the folder of the whole repository. The module alone, as
+// it is released, has no documents to test.
+func repository(t *testing.T) string {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join("..", "go.work")); err != nil {
+		t.Skip("not in the repository")
+	}
+	return ".."
+}
+
+func manual(t *testing.T) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(repository(t), "docs", "policy.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestManual reads each example of the manual, and holds the reports on the
+// refused ones against what the manual shows.
+func TestManual(t *testing.T) {
+	text := manual(t)
+	policies := 0
+	for _, m := range block.FindAllSubmatch(text, -1) {
+		switch string(m[1]) {
+		case " policy":
+			policies++
+			if _, err := Parse("policy.md", m[2]); err != nil {
+				t.Errorf("%v in the example\n%s", err, m[2])
+			}
+		case " refused":
+		default:
+			t.Errorf("an example is marked neither policy nor refused:\n%s", m[2])
+		}
+	}
+	if policies == 0 {
+		t.Error("no examples found")
+	}
+	reports := refused.FindAllSubmatch(text, -1)
+	if len(reports) == 0 {
+		t.Error("no refused examples found")
+	}
+	for _, m := range reports {
+		_, err := Parse("limits.yaml", m[1])
+		var errs Errors
+		if !errors.As(err, &errs) {
+			t.Errorf("error %v, want Errors, in\n%s", err, m[1])
+			continue
+		}
+		var got bytes.Buffer
+		if err := errs.Report(&got, m[1]); err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != string(m[2]) {
+			t.Errorf("the report is\n%s\nbut the manual says\n%s", &got, m[2])
+		}
+	}
+}
+
+// TestManualShowsEachKey finds each key of the format in an example.
+func TestManualShowsEachKey(t *testing.T) {
+	var examples []byte
+	for _, m := range block.FindAllSubmatch(manual(t), -1) {
+		if string(m[1]) == " policy" {
+			examples = append(examples, m[2]...)
+		}
+	}
+	for _, keys := range [][]string{documentForm.keys(), serverForm.keys(), clientIPForm.keys(), ruleForm.keys()} {
+		for _, key := range keys {
+			if !regexp.MustCompile(`(?m)(^|[ {])` + key + `:`).Match(examples) {
+				t.Errorf("no example uses %q", key)
+			}
+		}
+	}
+}
+
+func TestExamplesLoad(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(repository(t), "examples", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, file := range files {
+		pol, err := Load(file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if len(pol.Rules()) == 0 {
+			t.Errorf("%s has no rules", file)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package policyfile
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spillgate/spillgate/clientip"
+	"github.com/spillgate/spillgate/policy"
+)
+
+// A File is what a policy file says.
+type File struct {
+	// Name is the file's name as it was given.
+	Name string
+	// Policy holds the rules, compiled. The Source of each is "file:line".
+	Policy *policy.Policy
+	// Server is for the gateway. Its zero value is never seen: what the file
+	// leaves out has its default.
+	Server Server
+}
+
+// A Server is how the gateway serves. A program that only wants the policy has
+// no use for it.
+type Server struct {
+	// Listen is a host (may be empty) and port; [DefaultListen] if the file
+	// names none.
+	Listen string
+	// Upstream is where requests go, an http or https URL; "" if the file
+	// names none.
+	Upstream string
+	// Client finds the client's address. It is nil if the file names no
+	// proxies: nobody is trusted, and the client is the peer.
+	Client *clientip.Resolver
+	// Headers says which answers carry RateLimit fields.
+	Headers Headers
+}
+
+// DefaultListen is where the gateway listens if the file does not say.
+const DefaultListen = "127.0.0.1:8080"
+
+// Headers says which answers carry RateLimit fields.
+type Headers uint8
+
+const (
+	// HeadersOn is for every answer. It is the default.
+	HeadersOn Headers = iota
+	// HeadersRefusals is for refusals only.
+	HeadersRefusals
+	// HeadersOff is for none.
+	HeadersOff
+)
+
+// String returns h as it is written in a file.
+func (h Headers) String() string {
+	for _, c := range headersWords {
+		if c.value == h {
+			return c.word
+		}
+	}
+	return fmt.Sprintf("headers(%d)", uint8(h))
+}
+
+// Load reads the policy of a file. The error is as of [LoadFile].
+func Load(path string) (*policy.Policy, error) {
+	f, err := LoadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return f.Policy, nil
+}
+
+// LoadFile reads a file. What is wrong with its text is [Errors]; a file that
+// can't be read is the file system's error, wrapped.
+func LoadFile(path string) (*File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("policyfile: %w", err)
+	}
+	defer file.Close()
+	// One byte more than allowed is enough for Parse to refuse the file.
+	data, err := io.ReadAll(io.LimitReader(file, MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("policyfile: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads the text of a file; name stands for it in errors. The error is
+// of type [Errors].
+func Parse(name string, data []byte) (*File, error) {
+	src, e := newSource(name, data)
+	if e != nil {
+		return nil, Errors{e}
+	}
+	root, e := src.root()
+	if e != nil {
+		return nil, Errors{e}
+	}
+	d := &decoder{src: src}
+	f := &File{Name: name, Server: Server{Listen: DefaultListen}}
+	f.Policy = d.file(root, &f.Server)
+	if len(d.errs) > 0 {
+		return nil, sorted(d.errs)
+	}
+	return f, nil
+}

@@ -1,0 +1,301 @@
+package policyfile
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/policy"
+	"go.yaml.in/yaml/v4"
+)
+
+// scalar follows an alias to a scalar that is there. It reports false, and an
+// error, for everything else.
+func (d *decoder) scalar(n *yaml.Node, want string) (*yaml.Node, bool) {
+	n, ok := d.value(n)
+	if ok && (n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null") {
+		d.wrong(n, want, "")
+		ok = false
+	}
+	return n, ok
+}
+
+// readText reads a string.
+func readText(d *decoder, n *yaml.Node) (string, bool) {
+	n, ok := d.scalar(n, "text")
+	if !ok {
+		return "", false
+	}
+	if n.ShortTag() != "!!str" {
+		d.wrong(n, "text", fmt.Sprintf("put it in quotes: %q", n.Value))
+		return "", false
+	}
+	return n.Value, true
+}
+
+// word is a string that is not empty.
+var word = kind[string]{
+	schema: schema{"type": "string", "minLength": 1},
+	read: func(d *decoder, n *yaml.Node) (string, bool) {
+		s, ok := readText(d, n)
+		if ok && s == "" {
+			d.fail(n, "write something, or remove the key", "empty")
+			return "", false
+		}
+		return s, ok
+	},
+}
+
+// oneOrMore is one value of a kind, or a list of them.
+func oneOrMore[V any](k kind[V]) kind[[]V] {
+	return kind[[]V]{
+		schema: schema{"anyOf": []any{k.schema, schema{"type": "array", "minItems": 1, "items": k.schema}}},
+		read: func(d *decoder, n *yaml.Node) (out []V, good bool) {
+			v, ok := d.value(n)
+			if !ok {
+				return nil, false
+			}
+			if v.Kind != yaml.SequenceNode {
+				one, ok := k.read(d, v)
+				return []V{one}, ok
+			}
+			good = true
+			ok = d.items(v, "a list", func(n *yaml.Node) {
+				one, ok := k.read(d, n)
+				out, good = append(out, one), good && ok
+			})
+			return out, ok && good
+		},
+	}
+}
+
+// A choice is a word that stands for a value.
+type choice[V any] struct {
+	word  string
+	value V
+}
+
+// oneOf is one of a few words.
+func oneOf[V any](choices ...choice[V]) kind[V] {
+	var words []string
+	for _, c := range choices {
+		words = append(words, c.word)
+	}
+	want := strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+	return kind[V]{
+		schema: schema{"enum": words},
+		read: func(d *decoder, n *yaml.Node) (v V, ok bool) {
+			n, ok = d.scalar(n, want)
+			if !ok {
+				return v, false
+			}
+			for _, c := range choices {
+				if n.Value == c.word {
+					return c.value, true
+				}
+			}
+			fix := ""
+			if w := closest(n.Value, words); w != "" {
+				fix = fmt.Sprintf("did you mean %q?", w)
+			}
+			d.wrong(n, want, fix)
+			return v, false
+		},
+	}
+}
+
+// truth is true or false, in no other spelling.
+var truth = kind[bool]{
+	schema: schema{"type": "boolean"},
+	read: func(d *decoder, n *yaml.Node) (bool, bool) {
+		n, ok := d.scalar(n, "true or false")
+		if !ok {
+			return false, false
+		}
+		if n.ShortTag() == "!!bool" && (n.Value == "true" || n.Value == "false") {
+			return n.Value == "true", true
+		}
+		fix := ""
+		switch strings.ToLower(n.Value) {
+		case "yes", "on", "y", "true", "1":
+			fix = "write true"
+		case "no", "off", "n", "false", "0":
+			fix = "write false"
+		}
+		d.wrong(n, "true or false", fix)
+		return false, false
+	},
+}
+
+var decimal = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
+
+// whole is a decimal number from low to high.
+func whole(low, high int64) kind[int64] {
+	want := fmt.Sprintf("a whole number from %d to %d", low, high)
+	if high == math.MaxInt64 {
+		want = fmt.Sprintf("a whole number, at least %d", low)
+	}
+	s := schema{"type": "integer", "minimum": low}
+	if high < math.MaxInt64 {
+		s["maximum"] = high
+	}
+	return kind[int64]{
+		schema: s,
+		read: func(d *decoder, n *yaml.Node) (int64, bool) {
+			n, ok := d.scalar(n, want)
+			if !ok {
+				return 0, false
+			}
+			v, err := strconv.ParseInt(n.Value, 10, 64)
+			switch {
+			case decimal.MatchString(n.Value) && n.ShortTag() == "!!str":
+				d.wrong(n, want, "write it without quotes: "+n.Value)
+			case !decimal.MatchString(n.Value) || err != nil || v < low || v > high:
+				d.wrong(n, want, "")
+			default:
+				return v, true
+			}
+			return 0, false
+		},
+	}
+}
+
+// limit is a limit in the grammar of spillgate.ParseLimit.
+var limit = kind[spillgate.Limit]{
+	schema: schema{
+		"type": "string", "pattern": `^(unlimited|[0-9][0-9_]*(/| at once).*)$`,
+		"examples": []string{"10/s", "10/s burst 20", "1/10s burst 10", "1000/calendar day in Europe/Berlin", "100/min sliding", "20 at once for 30s"},
+	},
+	read: func(d *decoder, n *yaml.Node) (spillgate.Limit, bool) {
+		const want = `a limit such as "10/s burst 20"`
+		n, ok := d.scalar(n, want)
+		if !ok {
+			return spillgate.Limit{}, false
+		}
+		if n.ShortTag() != "!!str" {
+			fix := ""
+			if decimal.MatchString(n.Value) {
+				fix = fmt.Sprintf("say in which time: %s/s, %s/min, %s/h, or \"%s at once\"", n.Value, n.Value, n.Value, n.Value)
+			}
+			d.wrong(n, want, fix)
+			return spillgate.Limit{}, false
+		}
+		l, err := spillgate.ParseLimit(n.Value)
+		var syntax *spillgate.SyntaxError
+		switch {
+		case errors.As(err, &syntax):
+			line, column := d.inside(n, syntax.Offset)
+			d.failAt(line, column, "", "%s", syntax.Reason).Err = err
+		case err != nil:
+			d.cause(n, "", err)
+		}
+		return l, err == nil
+	},
+}
+
+// inside returns the place of a byte of a scalar's value: exactly if the value
+// stands in its line as it is, else that of the scalar.
+func (d *decoder) inside(n *yaml.Node, offset int) (line, column int) {
+	column = n.Column
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+		column++
+	}
+	if offset > len(n.Value) || !strings.HasPrefix(d.src.after(n.Line, column), n.Value) {
+		return n.Line, n.Column
+	}
+	return n.Line, column + len([]rune(n.Value[:offset]))
+}
+
+// lifetime is a duration in the form of a limit's period.
+var lifetime = kind[time.Duration]{
+	schema: schema{"type": "string", "pattern": `^[0-9]+(ns|us|µs|ms|s|m|min|h|d|day|w)$`, "examples": []string{"10m", "1h", "7d"}},
+	read: func(d *decoder, n *yaml.Node) (time.Duration, bool) {
+		const want = "a time of 1ns to 366d: a whole number and a unit (ns, us, ms, s, m or min, h, d, w), such as 10m"
+		n, ok := d.scalar(n, want)
+		if !ok {
+			return 0, false
+		}
+		s := n.Value
+		fix := ""
+		if decimal.MatchString(s) {
+			fix = fmt.Sprintf("name the unit: %ss, %sm or %sh", s, s, s)
+		}
+		if n.ShortTag() == "!!str" && s != "" && '0' <= s[0] && s[0] <= '9' && !strings.Contains(s, " ") {
+			if l, err := spillgate.ParseLimit("1/" + s); err == nil {
+				return l.Period, true
+			}
+		}
+		d.wrong(n, want, fix)
+		return 0, false
+	},
+}
+
+// outcome is how a request can end: a status may stand as a number.
+var outcome = kind[string]{
+	schema: schema{"anyOf": []any{
+		schema{"type": "integer", "minimum": 100, "maximum": 599},
+		schema{"type": "string", "pattern": `^([1-5]([0-9][0-9]|xx)|[A-Z][A-Z_]+|error)$`},
+	}},
+	read: func(d *decoder, n *yaml.Node) (string, bool) {
+		const want = "an HTTP status (401, 4xx), a gRPC code (UNAUTHENTICATED) or error"
+		n, ok := d.scalar(n, want)
+		if !ok {
+			return "", false
+		}
+		if probe(func(r *policy.Rule) { r.Failures = []string{n.Value} }) != nil {
+			d.wrong(n, want, "")
+			return "", false
+		}
+		return n.Value, true
+	},
+}
+
+// listen is a host and a port to listen at.
+var listen = kind[string]{
+	schema: schema{"type": "string", "pattern": ":[0-9]+$", "default": DefaultListen},
+	read: func(d *decoder, n *yaml.Node) (string, bool) {
+		s, ok := readText(d, n)
+		if !ok {
+			return "", false
+		}
+		_, port, err := net.SplitHostPort(s)
+		if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
+			fix := ""
+			if !strings.Contains(s, ":") && s != "" {
+				fix = fmt.Sprintf("name the port: %s:8080", s)
+			}
+			d.wrong(n, "an address and a port, such as "+DefaultListen+" or :8080", fix)
+			return "", false
+		}
+		return s, true
+	},
+}
+
+// upstream is the URL of a server.
+var upstream = kind[string]{
+	schema: schema{"type": "string", "pattern": "^https?://[^/?#@]+(/[^?#]*)?$", "examples": []string{"http://127.0.0.1:9000"}},
+	read: func(d *decoder, n *yaml.Node) (string, bool) {
+		s, ok := readText(d, n)
+		if !ok {
+			return "", false
+		}
+		u, err := url.Parse(s)
+		web := err == nil && (u.Scheme == "http" || u.Scheme == "https")
+		if !web || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			fix := ""
+			if _, _, err := net.SplitHostPort(s); err == nil && !web {
+				fix = "write http://" + s
+			}
+			d.wrong(n, "the URL of a server, such as http://127.0.0.1:9000, without user, query and fragment", fix)
+			return "", false
+		}
+		return s, true
+	},
+}

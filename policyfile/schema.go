@@ -1,0 +1,65 @@
+package policyfile
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Schema returns a JSON Schema (2020-12) of the format, for editors. It is
+// made of the tables that the reader works by. It can't tell everything that
+// [Parse] does: whether a limit can be carried out, or a rule stands alone.
+func Schema() []byte {
+	root := documentForm.asSchema()
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "Spillgate policy"
+	root["required"] = []string{"rules"}
+	rule := ruleForm.asSchema()
+	rule["required"] = []string{"name"}
+	rule["oneOf"] = []any{
+		schema{"required": []string{"limit"}, "properties": schema{"deny": schema{"const": false}}},
+		schema{"required": []string{"deny"}, "properties": schema{"deny": schema{"const": true}, "limit": false}},
+	}
+	client := clientIPForm.asSchema()
+	client["required"] = clientIPForm.keys()
+	root["$defs"] = schema{
+		"server":    serverForm.asSchema(),
+		"client_ip": client,
+		"rule":      rule,
+		"match": schema{
+			"type": "object", "minProperties": 1,
+			"propertyNames":        schema{"pattern": attributePattern()},
+			"additionalProperties": oneOrMore(anyText).schema,
+		},
+	}
+	out, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		return nil // maps of strings and numbers always marshal
+	}
+	return append(out, '\n')
+}
+
+// asSchema returns the schema of a mapping.
+func (f *form[T]) asSchema() schema {
+	properties := make(schema)
+	for i := range f.fields {
+		p := schema{"description": f.fields[i].about}
+		for k, v := range f.fields[i].schema {
+			p[k] = v
+		}
+		properties[f.fields[i].key] = p
+	}
+	return schema{"type": "object", "minProperties": 1, "additionalProperties": false, "properties": properties}
+}
+
+// attributePattern matches the names of all attributes.
+func attributePattern() string {
+	var names []string
+	for _, name := range attributeNames() {
+		quoted := strings.ReplaceAll(name, ".", `\.`)
+		if strings.HasSuffix(name, ".") {
+			quoted += `\S+`
+		}
+		names = append(names, quoted)
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
+}
