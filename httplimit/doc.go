@@ -1,0 +1,47 @@
+// Package httplimit limits a net/http handler. [New] puts one limit in front
+// of it, [Policy] a whole policy:
+//
+//	http.ListenAndServe(":8080", httplimit.New(lim, httplimit.User(userOf), httplimit.ClientIP())(mux))
+//	http.ListenAndServe(":8080", httplimit.Policy(eng)(mux))
+//
+// Nothing that a client sends is believed unasked: its address is that of the
+// peer until [TrustedProxies] names the proxies that may say otherwise, and a
+// user is whoever the program's own function says.
+//
+// # What a refused client is told
+//
+//	status                    when
+//	429 Too Many Requests     a quota is used up, or the cost is above what ever fits
+//	403 Forbidden             a rule denies by itself, or wants an attribute that is missing
+//	503 Service Unavailable   nothing could be decided: a fault of ours, never told as a denial
+//	400 Bad Request           the request's own numbers gave a negative cost ([Cost])
+//	499                       the client went away while it waited (for logs; nobody reads it)
+//	500 Internal Server Error a rule that the store can't carry out
+//
+// 429 carries Retry-After: whole seconds, always enough for a caller who is
+// alone with the quota, and less than a second too long. It is the longest
+// wait of all rules that refuse. Where no wait helps there is none, and the
+// body says so. 413 is not used for a cost that never fits: it is the quota
+// that is too small for the request, not the server for its content.
+//
+// The fields RateLimit-Policy and RateLimit follow
+// draft-ietf-httpapi-ratelimit-headers-11: one item for each rule that
+// applied, those that refuse first, rules on trial and rules without a quota
+// left out. For a bucket q is the burst and w the time to earn a whole one; r
+// is what is left now and t the time until the quota is whole again, which is
+// not the time to wait: that is Retry-After. All numbers of a response come
+// from one decision. While the store is at fault there are no such numbers, and
+// the fields are left out.
+//
+// The body is a problem (RFC 9457) of one of the types that the same draft
+// registers: quota-exceeded, with the names of the violated policies, or
+// temporary-reduced-capacity. It carries an id that the log line has too.
+//
+// # Inside the handler
+//
+// [policy.FromContext] gives the verdict under which a request runs: how much
+// is left, what was spent in truth, what is given back. When the handler
+// returns the verdict is settled: rules that count only failures learn the
+// status, slots are freed. For a hijacked connection that is when the handler
+// returns, too.
+package httplimit

@@ -1,0 +1,226 @@
+package httplimit
+
+import (
+	"math/bits"
+	"net/http"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/policy"
+)
+
+// The fields' names as net/http spells the keys of its maps.
+const (
+	policyField = "Ratelimit-Policy"
+	limitField  = "Ratelimit"
+	retryField  = "Retry-After"
+)
+
+// told is what a client is told of one rule.
+type told struct {
+	name, unit string
+	limit      *spillgate.Limit
+	decision   *spillgate.Decision
+}
+
+// tell appends what v tells: the rules that refuse, then the others. Rules on
+// trial are not told of, nor those without a quota. Nothing is told while the
+// store is at fault, for the numbers would not be those of the limit.
+func tell(ts []told, v *policy.Verdict) []told {
+	if v.Fault != nil {
+		return ts
+	}
+	if !v.Allowed {
+		ts = tellOf(ts, v, true)
+	}
+	return tellOf(ts, v, false)
+}
+
+func tellOf(ts []told, v *policy.Verdict, refusing bool) []told {
+	for i := range v.Len() {
+		o := v.Outcome(i)
+		if o.Trial || o.Refuses() != refusing || flat(o) || o.Rule.Limit.Algorithm == spillgate.Unlimited {
+			continue
+		}
+		ts = append(ts, told{o.Rule.Name, o.Rule.Unit, &o.Rule.Limit, &o.Decision})
+	}
+	return ts
+}
+
+// flat reports whether o refuses by itself, without a quota.
+func flat(o *policy.Outcome) bool {
+	return o.Decision.Reason == spillgate.NeverFits && o.Decision.Limit == 0
+}
+
+// fields holds the text of a response's fields, so that they are one object.
+// It is never reused: a response's header may outlive the request.
+type fields struct {
+	values [3]string
+	text   [176]byte // enough for two rules; more go elsewhere
+}
+
+// set writes the fields about ts into h, beside those of another middleware:
+// before them on a refusal, for what refuses comes first.
+func (f *fields) set(h http.Header, ts []told, first bool) {
+	if len(ts) == 0 {
+		return
+	}
+	b := f.text[:0]
+	for i := range ts {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = ts[i].appendPolicy(b)
+	}
+	cut := len(b)
+	for i := range ts {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = ts[i].appendLimit(b)
+	}
+	// The bytes are not written again, so a string may share them.
+	text := unsafe.String(unsafe.SliceData(b), len(b))
+	f.put(h, policyField, 0, text[:cut], first)
+	f.put(h, limitField, 1, text[cut:], first)
+}
+
+func (f *fields) put(h http.Header, key string, i int, text string, first bool) {
+	f.values[i] = text
+	line := f.values[i : i+1 : i+1]
+	if others := h[key]; len(others) == 0 {
+		h[key] = line
+	} else if first {
+		h[key] = append(line, others...)
+	} else {
+		h[key] = append(others, text)
+	}
+}
+
+// retry writes Retry-After, in whole seconds, rounded up.
+func (f *fields) retry(h http.Header, wait time.Duration) {
+	f.values[2] = strconv.FormatInt(seconds(wait), 10)
+	h[retryField] = f.values[2:3:3]
+}
+
+// seconds returns d in whole seconds, rounded up.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// appendPolicy appends the item of RateLimit-Policy.
+func (t *told) appendPolicy(b []byte) []byte {
+	b = t.appendName(b)
+	b = appendInteger(append(b, ";q="...), t.decision.Limit)
+	unit := t.unit
+	if t.limit.Algorithm == spillgate.Concurrency && (unit == "" || unit == policy.Requests) {
+		unit = "concurrent-requests"
+	}
+	if unit != "" && unit != policy.Requests {
+		b = append(append(append(b, `;qu="`...), unit...), '"')
+	}
+	if w := window(t.limit); w > 0 {
+		b = appendInteger(append(b, ";w="...), w)
+	}
+	return b
+}
+
+// appendLimit appends the item of RateLimit. When the slots of a concurrency
+// limit become free nobody knows, so it has no t.
+func (t *told) appendLimit(b []byte) []byte {
+	b = t.appendName(b)
+	b = appendInteger(append(b, ";r="...), t.decision.Remaining)
+	if t.limit.Algorithm != spillgate.Concurrency && t.decision.ResetAfter != spillgate.Never {
+		b = appendInteger(append(b, ";t="...), seconds(t.decision.ResetAfter))
+	}
+	return b
+}
+
+// appendName appends the rule's name as a String. Names and units hold
+// nothing that would need an escape.
+func (t *told) appendName(b []byte) []byte {
+	return append(append(append(b, '"'), t.name...), '"')
+}
+
+// appendInteger appends an Integer, capped at what one can be (RFC 9651,
+// 3.3.1). Nothing that is told is negative.
+func appendInteger(b []byte, n int64) []byte {
+	return strconv.AppendInt(b, max(0, min(n, 999_999_999_999_999)), 10)
+}
+
+// window returns the window of a limit in whole seconds, rounded up: how long
+// a spent quota takes to be whole again. It is 0 if the limit has none that
+// could be told: no refill, slots, and the months of a calendar, of which no
+// two are alike. Days and weeks count as their nominal length.
+func window(l *spillgate.Limit) int64 {
+	period := l.Period
+	switch l.Algorithm {
+	case spillgate.Bucket, spillgate.Queue:
+		if l.Rate == 0 {
+			return 0
+		}
+		hi, lo := bits.Mul64(uint64(l.Cap()), uint64(l.Period))
+		if hi >= uint64(l.Rate) {
+			return 0
+		}
+		ns, rest := bits.Div64(hi, lo, uint64(l.Rate))
+		if rest > 0 {
+			ns++
+		}
+		period = time.Duration(ns)
+	case spillgate.Concurrency, spillgate.Unlimited:
+		return 0
+	}
+	switch l.Calendar {
+	case spillgate.Minute:
+		period = time.Minute
+	case spillgate.Hour:
+		period = time.Hour
+	case spillgate.Day:
+		period = 24 * time.Hour
+	case spillgate.Week:
+		period = 7 * 24 * time.Hour
+	case spillgate.Month:
+		return 0
+	}
+	return max(1, seconds(period))
+}
+
+// RemainingHeader tells the program behind a gateway what is left.
+const RemainingHeader = "Spillgate-Remaining"
+
+// Tell writes [RemainingHeader] into the header of a request that a gateway
+// sends on: a List (RFC 9651) of those rules that applied to v and say
+// [policy.Rule.Tell],
+//
+//	Spillgate-Remaining: "password";r=9
+//
+// in place of whatever the client sent under that name, which is dropped even
+// if there is nothing to tell and v is nil.
+func Tell(h http.Header, v *policy.Verdict) {
+	delete(h, RemainingHeader)
+	if v.Len() == 0 || v.Fault != nil {
+		return
+	}
+	var b []byte
+	for i := range v.Len() {
+		o := v.Outcome(i)
+		if !o.Rule.Tell || flat(o) {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ", "...)
+		}
+		b = (&told{name: o.Rule.Name}).appendName(b)
+		b = appendInteger(append(b, ";r="...), o.Decision.Remaining)
+	}
+	if len(b) > 0 {
+		h[RemainingHeader] = []string{string(b)}
+	}
+}

@@ -1,0 +1,280 @@
+package httplimit
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/clientip"
+	"github.com/spillgate/spillgate/policy"
+)
+
+// shared is what both kinds of middleware know.
+type shared struct {
+	options
+	canonical map[string]string
+	report    *reporter
+}
+
+// an exchange is the memory of one request's decision, reused: no handler
+// ever sees it, unless it asked for no verdict.
+type exchange struct {
+	attributes
+	verdict policy.Verdict
+	opts    []policy.Option
+
+	// For a Limiter:
+	limit    spillgate.Limit
+	decision spillgate.Decision
+	key      []byte
+}
+
+var exchanges = sync.Pool{New: func() any { return &exchange{key: make([]byte, 0, 128)} }}
+
+func (x *exchange) free() {
+	x.request, x.shared = nil, nil
+	exchanges.Put(x)
+}
+
+// New limits each caller by lim; [User] says which options tell callers apart.
+// It never waits, except that a request admitted by a [spillgate.Queue] is
+// held for as long as the queue says. A slot of a [spillgate.Concurrency] limit
+// is freed when the handler returns.
+func New(lim *spillgate.Limiter, opts ...Option) func(http.Handler) http.Handler {
+	l := limited{shared: &shared{options: optionsOf(opts)}, limiter: lim}
+	if len(l.sources) == 0 {
+		ClientIP()(&l.options)
+	}
+	l.report = newReporter(l.log, l.name)
+	return func(next http.Handler) http.Handler {
+		l := l
+		l.next = next
+		return &l
+	}
+}
+
+// limited is a handler behind a Limiter.
+type limited struct {
+	*shared
+	limiter *spillgate.Limiter
+	next    http.Handler
+}
+
+func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := exchanges.Get().(*exchange)
+	x.begin(l.shared, r)
+	key := l.keyOf(x)
+	n := int64(1)
+	var unit string
+	if len(l.costs) > 0 {
+		unit, n = l.costs[0].unit, l.costs[0].of(r)
+	}
+	x.limit = l.limiter.Limit()
+	x.decision = l.limiter.Take(key, n)
+	d := &x.decision
+	t := told{l.name, unit, &x.limit, d}
+	if !d.Allowed {
+		l.refuse(w, r, t)
+		x.free()
+		return
+	}
+	if d.Delay > 0 && !wait(r.Context(), d.Delay) {
+		l.limiter.GiveBack(key, *d)
+		x.free()
+		l.gone(w, r)
+		return
+	}
+	if l.headers == Always && x.limit.Algorithm != spillgate.Unlimited {
+		new(fields).set(w.Header(), []told{t}, false)
+	}
+	if d.Slot == 0 {
+		x.free()
+		l.next.ServeHTTP(w, r)
+		return
+	}
+	defer func() {
+		l.limiter.GiveBack(key, *d)
+		x.free()
+	}()
+	l.next.ServeHTTP(w, r)
+}
+
+// keyOf returns the key of the first source that the request has. It is good
+// until x is freed: a Limiter keeps no key.
+func (l *limited) keyOf(x *exchange) string {
+	k := append(x.key[:0], "none:"...)
+	for i := range l.sources {
+		s := &l.sources[i]
+		if s.get != nil {
+			if v := s.get(x.request); v != "" {
+				k = append(append(k[:0], s.label...), v...)
+				break
+			}
+		} else if addr := x.addr(); addr.IsValid() {
+			k = append(k[:0], s.label...)
+			if addr.Is4() {
+				k = addr.AppendTo(k)
+			} else {
+				k = clientip.Group(addr, 0, l.prefix).AppendTo(k)
+			}
+			break
+		}
+	}
+	x.key = k
+	return unsafe.String(unsafe.SliceData(k), len(k))
+}
+
+// Policy limits requests by the rules of eng's policy, with the attributes
+// that the options offer. An admitted request is held for the verdict's Delay.
+func Policy(eng *policy.Engine, opts ...Option) func(http.Handler) http.Handler {
+	rules := eng.Policy().Rules()
+	p := policed{shared: &shared{options: optionsOf(opts), canonical: canonical(rules)}, engine: eng}
+	names := make([]string, len(rules))
+	for i := range rules {
+		names[i] = rules[i].Name
+	}
+	p.report = newReporter(p.log, names...)
+	return func(next http.Handler) http.Handler {
+		p := p
+		p.next = next
+		return &p
+	}
+}
+
+// policed is a handler behind a policy.
+type policed struct {
+	*shared
+	engine *policy.Engine
+	next   http.Handler
+}
+
+// carried is what an admitted request takes along: the context in which its
+// handler runs, the verdict and the text of its fields, in one object.
+type carried struct {
+	context.Context
+	verdict policy.Verdict
+	fields  fields
+}
+
+// verdictKey is the key under which policy.FromContext looks for a verdict.
+var verdictKey = func() any {
+	var p probe
+	policy.FromContext(&p)
+	return p.key
+}()
+
+// A probe is a context that notes what it is asked for.
+type probe struct {
+	context.Context
+	key any
+}
+
+func (p *probe) Value(key any) any {
+	p.key = key
+	return nil
+}
+
+// Value returns the verdict to policy.FromContext.
+func (c *carried) Value(key any) any {
+	if key == verdictKey {
+		return &c.verdict
+	}
+	return c.Context.Value(key)
+}
+
+func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := exchanges.Get().(*exchange)
+	x.begin(p.shared, r)
+	x.opts = x.opts[:0]
+	for i := range p.costs {
+		c := &p.costs[i]
+		x.opts = append(x.opts, policy.Cost(c.unit, c.of(r)))
+	}
+	x.verdict = p.engine.Decide(r.Context(), &x.attributes, x.opts...)
+	v := &x.verdict
+	if v.Fault != nil {
+		p.report.fault("store unavailable", v.Fault)
+	}
+	if !v.Allowed {
+		p.refuse(w, r, v)
+		x.free()
+		return
+	}
+	if d := v.Delay(); d > 0 && !wait(r.Context(), d) {
+		p.settled(v.GiveBack())
+		x.free()
+		p.gone(w, r)
+		return
+	}
+	if p.bare {
+		if p.headers == Always {
+			p.announce(new(fields), w, v)
+		}
+		p.serve(w, r, v)
+		x.free()
+		return
+	}
+	c := &carried{Context: r.Context(), verdict: x.verdict}
+	x.free()
+	if p.headers == Always {
+		p.announce(&c.fields, w, &c.verdict)
+	}
+	p.serve(w, r.WithContext(c), &c.verdict)
+}
+
+func (p *policed) announce(f *fields, w http.ResponseWriter, v *policy.Verdict) {
+	var room [8]told
+	f.set(w.Header(), tell(room[:0], v), false)
+}
+
+// serve lets the handler answer, then settles v.
+func (p *policed) serve(w http.ResponseWriter, r *http.Request, v *policy.Verdict) {
+	if !countsFailures(v) {
+		defer v.Done()
+		p.next.ServeHTTP(w, r)
+		return
+	}
+	rec, w := record(w)
+	returned := false
+	defer func() {
+		outcome := "error" // a panic, which goes on
+		if returned {
+			outcome = rec.outcome()
+		}
+		p.settled(v.Ended(outcome))
+		v.Done()
+	}()
+	p.next.ServeHTTP(w, r)
+	returned = true
+}
+
+// countsFailures reports whether the end of the request matters to a rule.
+func countsFailures(v *policy.Verdict) bool {
+	for i := range v.Len() {
+		if o := v.Outcome(i); len(o.Rule.Failures) > 0 && !o.Peeked {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *policed) settled(err error) {
+	if err != nil {
+		p.report.fault("verdict not settled", err)
+	}
+}
+
+// wait holds a request. It reports false if the client went away before.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
