@@ -59,7 +59,7 @@ func (b *bucket) refund(amount, _ int64) {
 
 func (b *bucket) set(limit, period, burst int64, fill bool) {
 	if fill && burst > b.burst {
-		b.balance = add(b.balance, whole(burst-b.burst))
+		b.balance = whole(burst)
 	}
 	b.limit, b.period, b.burst = limit, period, burst
 	b.balance = least(b.balance, whole(burst))

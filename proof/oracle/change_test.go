@@ -32,12 +32,14 @@ func TestChanges(t *testing.T) {
 			step(0, 5), set(0, 1, 10, 8), peek{0, 0, 80}, peek{30, 3, 50}, peek{80, 8, 0}}},
 		{"a larger burst leaves a full bucket as it is", TokenBucket, 1, 10, 5, []any{
 			set(0, 1, 10, 8), peek{0, 5, 30}}},
-		{"fill adds the difference", TokenBucket, 1, 10, 5, []any{
-			step(0, 4), fill(0, 1, 10, 8), peek{0, 4, 40}}},
+		{"fill makes a raised burst full", TokenBucket, 1, 10, 5, []any{
+			step(0, 4), fill(0, 1, 10, 8), peek{0, 8, 0}}},
+		{"fill leaves an equal burst as it is", TokenBucket, 1, 10, 5, []any{
+			step(0, 4), fill(0, 2, 10, 5), peek{0, 1, 20}}},
 		{"fill with a smaller burst clamps", TokenBucket, 1, 10, 5, []any{
 			fill(0, 1, 10, 3), peek{0, 3, 0}}},
-		{"fill works against debt", TokenBucket, 1, 10, 5, []any{
-			spend(0, 10), fill(0, 1, 10, 8), peek{0, 0, 100}, peek{30, 1, 70}}},
+		{"fill forgives debt", TokenBucket, 1, 10, 5, []any{
+			spend(0, 10), fill(0, 1, 10, 8), peek{0, 8, 0}}},
 		{"settled at the old rate up to the change", TokenBucket, 1, 10, 5, []any{
 			step(0, 5), set(15, 1, 2, 5), peek{15, 1, 7}, peek{16, 2, 6}, peek{22, 5, 0}}},
 		{"the fraction survives a change", TokenBucket, 1, 3, 2, []any{

@@ -23,7 +23,7 @@
 //     for that. Cost 0 has no delay. At limit 0 one unit leaves an empty queue
 //     and whatever would have to wait is refused for ever.
 //   - Set, bucket: what was earned stays earned, also a fraction of a unit, and
-//     so does debt. [Limiter.SetFill] adds the difference to a raised burst.
+//     so does debt. [Limiter.SetFill] makes a bucket whose burst is raised full.
 //   - Set, queue: the units in the queue stay in it and leave at the new rate.
 //     No place is promised or taken: with fewer places than units waiting, new
 //     ones are refused until there is room. Fill makes no difference.
@@ -182,8 +182,8 @@ func (l *Limiter) Step(at, cost int64) Answer {
 // numbers first; a smaller burst clamps, a larger one grants nothing.
 func (l *Limiter) Set(at, limit, period, burst int64) { l.set(at, limit, period, burst, false) }
 
-// SetFill is [Limiter.Set] for a limit whose raised burst fills at once, by
-// the difference between the new burst and the old.
+// SetFill is [Limiter.Set] for a limit whose raised burst fills the bucket at
+// once, whatever was in it.
 func (l *Limiter) SetFill(at, limit, period, burst int64) { l.set(at, limit, period, burst, true) }
 
 func (l *Limiter) set(at, limit, period, burst int64, fill bool) {
