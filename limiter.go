@@ -89,9 +89,6 @@ func Must(text string, opts ...Option) *Limiter {
 
 // check reports whether states under m can be kept in sp by a memory.
 func (sp *Space) check(m *Meter) error {
-	if err := checkKept(m); err != nil {
-		return err
-	}
 	if sp.options.TTL == 0 && m.lasts() {
 		return fmt.Errorf("spillgate: %w: %s never returns to new by itself: give it a ttl", ErrCharge, m.limit)
 	}

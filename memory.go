@@ -103,11 +103,6 @@ func (m *Memory) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("spillgate: nothing charged: %w", err)
 	}
-	for i := range cs {
-		if err := checkKept(cs[i].Meter); err != nil {
-			return err
-		}
-	}
 	if len(cs) != 1 {
 		return m.takeAll(m.instants(at), cs, out)
 	}
@@ -121,15 +116,6 @@ func (m *Memory) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 	return nil
 }
 
-// checkKept reports whether states of a limit are of the kind that is kept.
-func checkKept(m *Meter) error {
-	switch m.limit.Algorithm {
-	case SlidingLog, Concurrency:
-		return fmt.Errorf("spillgate: %w: memory does not keep the states of a %s", ErrCharge, m.limit.Algorithm)
-	}
-	return nil
-}
-
 // Settle implements [Store]. A key that was forgotten since has nothing to
 // give back; one that owes gets an entry, or its debt goes to the bucket that
 // newcomers share.
@@ -138,9 +124,6 @@ func (m *Memory) Settle(ctx context.Context, at time.Time, cs []Correction) erro
 		c := &cs[i]
 		if c.Space == nil || c.Meter == nil {
 			return fmt.Errorf("spillgate: %w: correction %d has no space or no meter", ErrCharge, i)
-		}
-		if err := checkKept(c.Meter); err != nil {
-			return err
 		}
 	}
 	now := m.instants(at)
@@ -161,7 +144,7 @@ type Stats struct {
 	Live int
 	// Cap is the most keys that can have one.
 	Cap int
-	// Bytes is the memory of the space's table.
+	// Bytes is the memory of the space's table, and of its logs and slots.
 	Bytes int64
 	// Overflowed counts decisions that were made by the bucket which all
 	// newcomers to a full table share.
@@ -182,7 +165,7 @@ func (m *Memory) Stats(sp *Space) Stats {
 	t := b.table.Stats()
 	b.spill.Lock()
 	defer b.spill.Unlock()
-	return Stats{Live: t.Held, Cap: t.Cap, Bytes: t.Bytes, Overflowed: b.spill.decided, Evicted: t.Evicted}
+	return Stats{Live: t.Held, Cap: t.Cap, Bytes: t.Bytes + b.keeper.bytes.Load(), Overflowed: b.spill.decided, Evicted: t.Evicted}
 }
 
 // Drop forgets everything about sp and gives its memory back. A space that is
@@ -220,11 +203,13 @@ type binding struct {
 
 	sliding atomic.Bool // some states are those of sliding counters
 	spill   spill
+	keeper  keeper
 }
 
 func (b *binding) release() {
 	b.space.bound.CompareAndSwap(b, nil)
 	b.table.Clear()
+	b.keeper.clear()
 }
 
 // bind returns what m keeps of sp.
@@ -242,7 +227,7 @@ func (m *Memory) bind(sp *Space) (*binding, error) {
 		o := sp.options
 		b = &binding{memory: m, space: sp, ttl: int64(o.TTL), evict: o.AtCap == MakeRoom}
 		b.due = b.newAt
-		b.table = table.New(table.Options{Cap: o.MaxKeys, TTL: o.TTL, Due: b.dues})
+		b.table = table.New(table.Options{Cap: o.MaxKeys, TTL: o.TTL, Due: b.dues, Forgot: b.keeper.forget})
 		m.tables[sp] = b
 	}
 	sp.bound.Store(b)
@@ -269,6 +254,12 @@ func (b *binding) newAt(a int64, w uint64, now int64) int64 {
 	s := b.space.carried(State{a, w}, nil, Instant(now))
 	m := s.meter()
 	if m == nil {
+		return math.MinInt64
+	}
+	if m.keeps {
+		if o := b.keeper.of(b.space, s, nil, Instant(now)); o != nil {
+			return int64(o.newAt())
+		}
 		return math.MinInt64
 	}
 	if m.limit.Algorithm != SlidingCounter {

@@ -60,6 +60,7 @@ func (b *binding) storeSpilled(m *Meter, s State, now Instant) {
 		b.spill.buckets = append(b.spill.buckets, spilled{m: m})
 		at = &b.spill.buckets[len(b.spill.buckets)-1]
 	}
+	b.keeper.replace(at.state.B, s)
 	at.state, at.stamp = s, int64(now)
 }
 
@@ -69,6 +70,8 @@ func (b *binding) forgetSpilled(now Instant) {
 	for _, o := range b.spill.buckets {
 		if b.newAt(o.state.A, o.state.B, int64(now)) > int64(now) {
 			kept = append(kept, o)
+		} else {
+			b.keeper.forget(o.state.B)
 		}
 	}
 	b.spill.buckets = kept
@@ -77,7 +80,7 @@ func (b *binding) forgetSpilled(now Instant) {
 // takeSpilled decides for a newcomer to a full table; the spill is locked.
 func (b *binding) takeSpilled(m *Meter, now Instant, q Ask) Decision {
 	b.spill.decided++
-	s, d := m.Grant(b.loadSpilled(m, now), now, q)
+	s, d := b.grant(m, b.loadSpilled(m, now), now, q)
 	d.Overflow = true
 	if d.Taken > 0 {
 		b.storeSpilled(m, s, now)
@@ -86,11 +89,14 @@ func (b *binding) takeSpilled(m *Meter, now Instant, q Ask) Decision {
 	return d
 }
 
+// clipSpilled is [binding.clip] for a decision on m's bucket.
 func (b *binding) clipSpilled(d *Decision, m *Meter, now Instant) {
 	if b.ttl == 0 {
 		return
 	}
+	stamp := int64(now)
 	if at := b.spilledOf(m, now); at != nil {
-		b.clip(d, at.stamp, now)
+		stamp = at.stamp
 	}
+	b.clip(d, stamp, now)
 }

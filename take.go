@@ -17,7 +17,7 @@ func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask) Decision {
 	sh.Lock()
 	now = Instant(sh.Advance(int64(now)))
 	if i := sh.Find(tag, at); i >= 0 {
-		s, d = m.Grant(b.load(sh, i, m, now), now, q)
+		s, d = b.grant(m, b.load(sh, i, m, now), now, q)
 		if b.ttl > 0 {
 			b.clip(&d, sh.Stamp(i), now)
 		}
@@ -25,7 +25,7 @@ func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask) Decision {
 			b.store(sh, i, m, s, d)
 		}
 	} else if b.room(sh, tag, now, 0) {
-		s, d = m.Grant(State{}, now, q)
+		s, d = b.grant(m, State{}, now, q)
 		if d.Taken > 0 {
 			b.store(sh, sh.Put(tag, int64(now)), m, s, d)
 		}
@@ -38,6 +38,22 @@ func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask) Decision {
 	sh.Unlock()
 	b.table.Look(int64(now))
 	return d
+}
+
+// grant is [Meter.Grant], also of states that are kept.
+func (b *binding) grant(m *Meter, s State, now Instant, q Ask) (State, Decision) {
+	if m.keeps {
+		return b.keeper.grant(b.space, m, s, now, q)
+	}
+	return m.Grant(s, now, q)
+}
+
+// correct is [Meter.Settle], also of states that are kept.
+func (b *binding) correct(c *Correction, s State, now Instant) State {
+	if c.Meter.keeps {
+		return b.keeper.settle(b.space, c.Meter, s, now, c)
+	}
+	return c.Meter.Settle(s, now, c.At, c.Delta)
 }
 
 func (b *binding) countsSliding() {
@@ -61,6 +77,8 @@ func (b *binding) load(sh *table.Shard, i int, m *Meter, now Instant) State {
 
 // store writes a state that d has left.
 func (b *binding) store(sh *table.Shard, i int, m *Meter, s State, d Decision) {
+	_, old := sh.At(i)
+	b.keeper.replace(old, s)
 	due := s.A
 	if m.limit.Algorithm == SlidingCounter {
 		due = later(int64(d.At), int64(d.ResetAfter))
@@ -108,20 +126,20 @@ func (b *binding) settle(tag uint64, c *Correction, now Instant) {
 	}
 	switch {
 	case i >= 0:
-		if s := m.Settle(b.load(sh, i, m, now), now, c.At, c.Delta); s.B == 0 {
+		if s := b.correct(c, b.load(sh, i, m, now), now); s.B == 0 {
 			sh.Drop(i)
 		} else {
-			_, d := m.Grant(s, now, Ask{})
+			_, d := b.grant(m, s, now, Ask{})
 			b.store(sh, i, m, s, d)
 		}
 	case c.Overflow || c.Delta > 0 && !b.room(sh, tag, now, 0):
 		b.spill.Lock()
-		s := m.Settle(b.loadSpilled(m, now), now, c.At, c.Delta)
+		s := b.correct(c, b.loadSpilled(m, now), now)
 		b.storeSpilled(m, s, now)
 		b.spill.Unlock()
 	case c.Delta > 0:
-		if s := m.Settle(State{}, now, c.At, c.Delta); s.B != 0 {
-			_, d := m.Grant(s, now, Ask{})
+		if s := b.correct(c, State{}, now); s.B != 0 {
+			_, d := b.grant(m, s, now, Ask{})
 			b.store(sh, sh.Put(tag, int64(now)), m, s, d)
 		}
 	}

@@ -33,6 +33,7 @@ type part struct {
 	// part that was the last to take from it, less one.
 	before, after State
 	taker         uint16
+	wants         bool // more than to look
 }
 
 // Where the state of a part is.
@@ -109,6 +110,7 @@ func (m *Memory) add(c *call, cs []Charge, i int) error {
 		}
 		if p.m == g.Meter && p.trial == g.Trial {
 			p.ask = p.ask.plus(g.Ask)
+			c.parts[p.root].wants = c.parts[p.root].wants || g.N > 0
 			c.of[i] = uint16(j)
 			return nil
 		}
@@ -128,6 +130,7 @@ func (m *Memory) add(c *call, cs []Charge, i int) error {
 		c.insert(p.sh, uint16(len(c.parts)))
 	}
 	c.parts = append(c.parts, p)
+	c.parts[root].wants = c.parts[root].wants || g.N > 0
 	return nil
 }
 
@@ -183,11 +186,13 @@ func (c *call) locate() {
 			continue
 		}
 		now := c.times[p.clock]
-		if p.index = p.sh.Find(p.tag, p.place); p.index >= 0 {
+		p.index = p.sh.Find(p.tag, p.place)
+		if p.index >= 0 && p.sh.New(p.index, int64(now)) {
+			p.sh.Drop(p.index) // before the search for room does
+			p.index = -1
+		}
+		if p.index >= 0 {
 			p.before.A, p.before.B = p.sh.At(p.index)
-			if p.b.ttl > 0 && int64(now) >= later(p.sh.Stamp(p.index), p.b.ttl) {
-				p.before = State{}
-			}
 		} else if p.b.room(p.sh, p.tag, now, c.promised(i)) {
 			p.kind = inNew
 		} else {
@@ -211,7 +216,7 @@ func (c *call) locate() {
 // part i.
 func (c *call) promised(i int) (n int) {
 	for j := range c.parts[:i] {
-		if p := &c.parts[j]; p.kind == inNew && p.ask.N > 0 && p.sh == c.parts[i].sh {
+		if p := &c.parts[j]; p.kind == inNew && p.wants && p.sh == c.parts[i].sh {
 			n++
 		}
 	}
@@ -266,10 +271,10 @@ func (c *call) judge(p *part, q Ask, s State) (State, Decision) {
 	if uint32(s.B>>partBits) != p.m.id {
 		s = p.b.space.settled(s, p.m, now)
 	}
-	s, d := p.m.Grant(s, now, q)
+	s, d := p.b.grant(p.m, s, now, q)
 	if p.b.ttl > 0 {
 		switch {
-		case root.kind == inSpill:
+		case root.kind == inSpill && root.taker == 0:
 			p.b.clipSpilled(&d, p.m, now)
 		case root.kind == inEntry && root.taker == 0:
 			p.b.clip(&d, p.sh.Stamp(root.index), now)
@@ -288,14 +293,29 @@ func (c *call) withdraw(out []Decision) {
 	for i := range c.parts {
 		c.parts[i].taker = 0
 	}
+	c.undo(out)
 	for i := range c.parts {
 		p := &c.parts[i]
 		s, d := c.parts[p.root].before, &out[p.first]
 		if p.trial {
-			_, *d = c.judge(p, p.ask, s)
+			var after State
+			after, *d = c.judge(p, p.ask, s)
+			if p.m.keeps {
+				p.b.keeper.undo(p.m, s, after, *d)
+			}
 		}
 		if d.Taken > 0 {
 			_, *d = c.judge(p, Ask{Keep: p.ask.Keep}, s)
+		}
+	}
+}
+
+// undo gives back what was taken of states that are kept, which was at once.
+func (c *call) undo(out []Decision) {
+	for i := range c.parts {
+		if p := &c.parts[len(c.parts)-1-i]; p.m.keeps {
+			root := &c.parts[p.root]
+			p.b.keeper.undo(p.m, root.before, root.after, out[p.first])
 		}
 	}
 }

@@ -15,6 +15,7 @@ func (s *Shard) Put(tag uint64, now int64) int {
 	evict := s.held >= s.cap
 	for {
 		if i := s.place(due, tag, now, evict); i >= 0 {
+			s.forgot(&s.entries[i])
 			s.entries[i] = Entry{Tag: tag}
 			return i
 		}
@@ -54,19 +55,10 @@ func (s *Shard) place(due Due, tag uint64, now int64, evict bool) int {
 			least = s.any()
 		}
 		s.evicted++
-		if s.entries[least].Tag > gone && !s.near(sets, least) {
-			s.Drop(least)
-			return s.place(due, tag, now, false)
-		}
-		return least
+		s.Drop(least)
+		return s.place(due, tag, now, false)
 	}
 	return s.displace(due, sets, now)
-}
-
-// near reports whether i lies in one of two sets.
-func (s *Shard) near(sets [2]uint64, i int) bool {
-	set := uint64(i) / setSize
-	return set == sets[0]/setSize || set == sets[1]/setSize
 }
 
 // any returns an entry that is held; there is one.
@@ -92,7 +84,8 @@ func (s *Shard) displace(due Due, sets [2]uint64, now int64) int {
 				if s.entries[i].Tag <= gone {
 					s.held++
 				}
-				s.entries[i] = e
+				s.forgot(&s.entries[i])
+				s.entries[i], s.entries[from] = e, Entry{Tag: gone}
 				if s.stamps != nil {
 					s.stamps[i] = s.stamps[from]
 				}
@@ -179,6 +172,7 @@ again:
 			at = min(at, add(stamps[i], int64(s.table.options.TTL)))
 		}
 		if at <= now {
+			s.forgot(&e)
 			continue
 		}
 		p := s.place(due, e.Tag, now, false)

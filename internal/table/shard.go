@@ -142,8 +142,15 @@ func add(a, b int64) int64 {
 
 // Drop forgets the entry at an index.
 func (s *Shard) Drop(i int) {
+	s.forgot(&s.entries[i])
 	s.entries[i] = Entry{Tag: gone}
 	s.held--
+}
+
+func (s *Shard) forgot(e *Entry) {
+	if f := s.table.options.Forgot; f != nil && e.Tag > gone && e.B != 0 {
+		f(e.B)
+	}
 }
 
 // Room reports whether a tag that has no entry can be put down and promised
@@ -160,6 +167,9 @@ func (s *Shard) Room(tag uint64, now int64, promised int) bool {
 // in all of a small table, unless it is known that none can be, and in the
 // next few of a large one.
 func (s *Shard) makeRoom(tag uint64, now int64, promised int) bool {
+	if len(s.entries) == 0 { // all that the cap allows is promised
+		return false
+	}
 	due, version := s.due()
 	home := s.home(tag)
 	s.dropSet(due, home, now)
@@ -194,6 +204,12 @@ func (s *Shard) newAt(due Due, i int, now int64) int64 {
 		at = min(at, add(s.stamps[i], int64(s.table.options.TTL)))
 	}
 	return at
+}
+
+// New reports whether the entry at an index is as new.
+func (s *Shard) New(i int, now int64) bool {
+	due, _ := s.due()
+	return s.newAt(due, i, now) <= now
 }
 
 func (s *Shard) dropSet(due Due, home uint64, now int64) {

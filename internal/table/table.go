@@ -64,6 +64,10 @@ type Options struct {
 	// says it for all of them, and a version that differs whenever earlier
 	// answers may no longer hold.
 	Due func() (Due, uint32)
+	// Forgot, if set, is told the second word of every entry that is
+	// forgotten, those that [Table.Clear] forgets apart, under the lock of
+	// its shard.
+	Forgot func(b uint64)
 }
 
 // A Table is safe for concurrent use in that its shards are locked by their
