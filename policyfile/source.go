@@ -80,6 +80,9 @@ func newSource(name string, data []byte) (*source, *Error) {
 	s := &source{name, newText(data)}
 	for i := range s.starts {
 		line := s.line(i + 1)
+		if strings.HasPrefix(line, "%") {
+			return nil, s.errorAt(i+1, 1, "a line that begins with % is a YAML directive, and a policy has none", "remove it")
+		}
 		for at := 0; at < len(line); {
 			if c := line[at]; c >= ' ' && c < 0x7f || c == '\t' {
 				at++

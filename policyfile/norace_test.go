@@ -1,0 +1,5 @@
+//go:build !race
+
+package policyfile
+
+const raced = 1
