@@ -1,6 +1,7 @@
 package spillgate
 
 import (
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -91,6 +92,12 @@ func (l *logState) ask(m *Meter, now Instant, q Ask) Decision {
 		return d
 	}
 	now = m.within(now)
+	if l.m != nil && l.m != m {
+		// Asking changes nothing: another limit may see further back.
+		c := *l
+		c.ring = slices.Clone(l.ring)
+		l = &c
+	}
 	l.settleTo(m, now)
 	free := m.limit.Rate - l.used() - q.Keep
 	n := q.granted(free)
@@ -117,10 +124,11 @@ func (l *logState) leaves(i int, now Instant) time.Duration {
 	return l.m.limit.Period - time.Duration(now-l.entry(i).at)
 }
 
-// commit takes what d, the answer of the latest ask, grants.
-func (l *logState) commit(d Decision) {
+// commit takes what d, the answer to an ask of m, grants.
+func (l *logState) commit(m *Meter, d Decision) {
 	if d.Taken > 0 {
-		l.add(l.m.within(d.At), d.Taken)
+		l.settleTo(m, m.within(d.At))
+		l.add(m.within(d.At), d.Taken)
 	}
 }
 

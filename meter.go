@@ -16,8 +16,9 @@ import (
 // that a change of limit is settled at the numbers under which it was earned.
 // What the rest means is the algorithm's affair; for a bucket it is the
 // instant at which it will be full, as its ceiling in nanoseconds (first word)
-// and by how many parts of the reduced rate that ceiling is too late (lower 42
-// bits). With that remainder three a second is three a second for ever.
+// and by how many parts of a nanosecond that ceiling is too late (lower 42
+// bits; how many parts there are is the meter's, a multiple of its rate in
+// lowest terms). With that remainder three a second is three a second for ever.
 type State struct {
 	A int64
 	B uint64
@@ -40,13 +41,14 @@ type Meter struct {
 	limit Limit
 	id    uint32
 
-	// For flows: one unit takes num/den nanoseconds, in lowest terms.
+	// For flows: one unit takes num/den nanoseconds; den is below 2^42.
 	num, den uint64
 	one      span // one unit
 	cap      span // as many units as fit at once
 
 	window *window // for the kinds that count in windows
 
+	keeps       bool    // states are more than two words: a store keeps them
 	most        int64   // Limit.Cap
 	first, last Instant // times beyond are taken as these, so that no sum wraps
 }
@@ -119,6 +121,8 @@ func newMeter(l Limit) (*Meter, error) {
 			return nil, err
 		}
 		m.window = w
+	case SlidingLog, Concurrency:
+		m.keeps = true
 	}
 	all = append(all, m)
 	interned.byID.Store(&all)
@@ -233,7 +237,7 @@ func (m *Meter) Adopt(s State, now Instant) State {
 		return s
 	}
 	o := s.meter()
-	if o == nil || o.limit.Algorithm != m.limit.Algorithm {
+	if o == nil || o.limit.Algorithm != m.limit.Algorithm || o.isNew(s, now) {
 		return State{}
 	}
 	now = m.within(now)
@@ -244,6 +248,8 @@ func (m *Meter) Adopt(s State, now Instant) State {
 		return m.adoptFixed(s, o, now)
 	case SlidingCounter:
 		return m.adoptSliding(s, o, now)
+	case SlidingLog, Concurrency:
+		return m.pack(s.A, s.B) // whoever keeps what it stands for settles that
 	}
 	return State{}
 }

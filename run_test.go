@@ -81,7 +81,7 @@ type logRun struct {
 
 func (r *logRun) take(at Instant, n int64) (Decision, error) {
 	d := r.l.ask(r.m, r.now(at), Ask{N: n})
-	r.l.commit(d)
+	r.l.commit(r.m, d)
 	return d, nil
 }
 
@@ -109,7 +109,7 @@ type slotRun struct {
 func (r *slotRun) take(at Instant, n int64) (Decision, error) {
 	d := r.l.ask(r.m, r.now(at), Ask{N: n})
 	r.number++
-	if d.Slot = r.l.commit(d, r.number); d.Slot != 0 {
+	if d.Slot = r.l.commit(r.m, d, r.number); d.Slot != 0 {
 		if r.byTime == nil {
 			r.byTime = map[Instant]uint64{}
 		}

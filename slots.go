@@ -1,6 +1,7 @@
 package spillgate
 
 import (
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -79,6 +80,12 @@ func (l *slotState) ask(m *Meter, now Instant, q Ask) Decision {
 		return d
 	}
 	now = m.within(now)
+	if l.m != nil && l.m != m {
+		// Asking changes nothing: another limit may have a longer hold.
+		c := *l
+		c.places = slices.Clone(l.places)
+		l = &c
+	}
 	l.settleTo(m, now)
 	free := m.limit.Rate - l.used - q.Keep
 	n := q.granted(free)
@@ -109,12 +116,13 @@ func (l *slotState) ends(i int32, now Instant) time.Duration {
 	return l.m.limit.Period - time.Duration(now-l.at(i).since)
 }
 
-// commit takes what d, the answer of the latest ask, grants and returns the
+// commit takes what d, the answer to an ask of m, grants and returns the
 // slot's id. number is one that never was given before.
-func (l *slotState) commit(d Decision, number uint64) uint64 {
+func (l *slotState) commit(m *Meter, d Decision, number uint64) uint64 {
 	if d.Taken == 0 {
 		return 0
 	}
+	l.settleTo(m, m.within(d.At))
 	i := l.unused
 	if i != 0 {
 		l.unused = l.at(i).next
@@ -123,7 +131,7 @@ func (l *slotState) commit(d Decision, number uint64) uint64 {
 		i = int32(len(l.places))
 	}
 	p := l.at(i)
-	*p = place{id: number<<placeBits | uint64(i-1), since: l.m.within(d.At), units: d.Taken, prev: l.newest}
+	*p = place{id: number<<placeBits | uint64(i-1), since: m.within(d.At), units: d.Taken, prev: l.newest}
 	if l.newest != 0 {
 		l.at(l.newest).next = i
 	} else {

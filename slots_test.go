@@ -91,7 +91,7 @@ func TestSlotsAgainstTheirDefinition(t *testing.T) {
 				continue
 			}
 			got := l.ask(m, Instant(now), Ask{N: n})
-			slot := l.commit(got, uint64(len(slots)))
+			slot := l.commit(m, got, uint64(len(slots)))
 			if (slot != 0) != (got.Taken > 0) {
 				t.Fatalf("seed %d: slot %d for %+v", seed, slot, got)
 			}
@@ -120,7 +120,7 @@ func TestSlotOfALostHolder(t *testing.T) {
 		if !d.Allowed {
 			t.Fatalf("at %v: %+v", time.Duration(at), d)
 		}
-		return l.commit(d, number)
+		return l.commit(m, d, number)
 	}
 	lost := take(0, 1)
 	if d := l.ask(m, 10*s-1, Ask{N: 1}); d.Allowed || d.RetryAfter != 1 {
@@ -190,7 +190,7 @@ func TestSlotsAllocateNothing(t *testing.T) {
 		now++
 		number++
 		d := l.ask(m, now, Ask{N: 1})
-		l.settle(m, now, l.commit(d, number), -1)
+		l.settle(m, now, l.commit(m, d, number), -1)
 	}
 	pass()
 	if n := testing.AllocsPerRun(1000, pass); n != 0 {
