@@ -2,4 +2,12 @@ module github.com/spillgate/spillgate/proof
 
 go 1.26.0
 
-require golang.org/x/mod v0.43.0
+require (
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+	github.com/spillgate/spillgate v0.0.0
+	github.com/spillgate/spillgate/policyfile v0.0.0
+	go.yaml.in/yaml/v4 v4.0.0
+	golang.org/x/mod v0.43.0
+)
+
+require golang.org/x/text v0.14.0 // indirect
