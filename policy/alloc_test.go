@@ -26,4 +26,3 @@ func TestDecideAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations a decision", n)
 	}
 }
-

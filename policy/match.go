@@ -18,6 +18,14 @@ type Condition struct {
 	Values    []string
 }
 
+// Validate reports what is wrong with c, nil if it can be compiled.
+func (c Condition) Validate() error {
+	if _, err := compileMatch(Match{c}); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	return nil
+}
+
 // A Match is a list of conditions that must all hold. The empty Match holds
 // for every request.
 type Match []Condition

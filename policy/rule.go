@@ -277,21 +277,37 @@ func (r *Rule) failed(outcome string) bool {
 	return false
 }
 
+// maxComparisons bounds the work of [Policy.companions]: seconds would let a
+// large file stall a reload.
+const maxComparisons = 10_000_000
+
 // companions refuses rules that are keyed by claimed values alone and have no
 // companion: a rule keyed by the client's address, and no claimed value, over
 // at least the same requests.
 func (p *Policy) companions(bad func(i int, err error)) {
+	var addressed []Match
 	for i := range p.plain {
-		claimed, ok := claimedKey(p.plain[i].Key)
-		if !ok || p.plain[i].Spare == 100 || p.plain[i].Deny {
+		if r := &p.plain[i]; r.Spare == 0 && byAddress(r.Key) {
+			addressed = append(addressed, r.Match)
+		}
+	}
+	budget := maxComparisons
+	for i := range p.plain {
+		r := &p.plain[i]
+		claimed, ok := claimedKey(r.Key)
+		if !ok || r.Spare == 100 || r.Deny {
 			continue
 		}
 		found := false
-		for j := range p.plain {
-			o := &p.plain[j]
-			found = found || j != i && o.Spare == 0 && byAddress(o.Key) && o.Match.covers(p.plain[i].Match)
+		for j := 0; j < len(addressed) && !found; j++ {
+			found = addressed[j].covers(r.Match, &budget)
 		}
-		if !found {
+		switch {
+		case found:
+		case budget < 0:
+			bad(i, fmt.Errorf("%s is claimed by the client, and there are too many rules to find its companion among: add one rule keyed by client.ip without a match", claimed))
+			return
+		default:
 			bad(i, fmt.Errorf("%s is claimed by the client, so a new value each time walks around this rule: add a rule keyed by client.ip over the same requests, or a proven part (client.ip, host, user) to this key", claimed))
 		}
 	}
@@ -327,25 +343,33 @@ func byAddress(key []Part) bool {
 }
 
 // covers reports whether every request that meets o surely meets m: each
-// condition of m stands in o too.
-func (m Match) covers(o Match) bool {
+// condition of m stands in o too. It is false once the budget is used up.
+func (m Match) covers(o Match, budget *int) bool {
+	*budget--
 	for _, c := range m {
 		same := false
 		for _, d := range o {
-			same = same || d.Attribute == c.Attribute && subset(d.Values, c.Values)
+			if same = d.Attribute == c.Attribute && subset(d.Values, c.Values, budget); same {
+				break
+			}
 		}
 		if !same {
 			return false
 		}
 	}
-	return true
+	return *budget >= 0
 }
 
-func subset(of, in []string) bool {
+func subset(of, in []string, budget *int) bool {
 	for _, v := range of {
 		found := false
 		for _, w := range in {
-			found = found || v == w && !strings.HasPrefix(v, "!")
+			if *budget--; *budget < 0 {
+				return false
+			}
+			if found = v == w && !strings.HasPrefix(v, "!"); found {
+				break
+			}
 		}
 		if !found {
 			return false
