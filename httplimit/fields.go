@@ -18,35 +18,67 @@ const (
 	retryField  = "Retry-After"
 )
 
+// A quota is what a client is told of a rule's limit: the same every time.
+type quota struct {
+	name  string
+	limit spillgate.Limit
+	item  string // of RateLimit-Policy
+}
+
+func quotaOf(name, unit string, l spillgate.Limit) *quota {
+	q := &quota{name: name, limit: l}
+	b := appendInteger(append(q.appendName(nil), ";q="...), l.Cap())
+	if l.Algorithm == spillgate.Concurrency && (unit == "" || unit == policy.Requests) {
+		unit = "concurrent-requests"
+	}
+	if unit != "" && unit != policy.Requests {
+		b = append(append(append(b, `;qu="`...), unit...), '"')
+	}
+	if w := window(&l); w > 0 {
+		b = appendInteger(append(b, ";w="...), w)
+	}
+	q.item = string(b)
+	return q
+}
+
 // told is what a client is told of one rule.
 type told struct {
-	name, unit string
-	limit      *spillgate.Limit
-	decision   *spillgate.Decision
+	*quota
+	decision *spillgate.Decision
 }
 
 // tell appends what v tells: the rules that refuse, then the others. Rules on
 // trial are not told of, nor those without a quota. Nothing is told while the
 // store is at fault, for the numbers would not be those of the limit.
-func tell(ts []told, v *policy.Verdict) []told {
+func (p *policed) tell(ts []told, v *policy.Verdict) []told {
 	if v.Fault != nil {
 		return ts
 	}
 	if !v.Allowed {
-		ts = tellOf(ts, v, true)
+		ts = p.tellOf(ts, v, true)
 	}
-	return tellOf(ts, v, false)
+	return p.tellOf(ts, v, false)
 }
 
-func tellOf(ts []told, v *policy.Verdict, refusing bool) []told {
+func (p *policed) tellOf(ts []told, v *policy.Verdict, refusing bool) []told {
 	for i := range v.Len() {
 		o := v.Outcome(i)
-		if o.Trial || o.Refuses() != refusing || flat(o) || o.Rule.Limit.Algorithm == spillgate.Unlimited {
-			continue
+		if q := p.quotas[o.Rule]; q != nil && !o.Trial && o.Refuses() == refusing && !flat(o) {
+			ts = append(ts, told{q, &o.Decision})
 		}
-		ts = append(ts, told{o.Rule.Name, o.Rule.Unit, &o.Rule.Limit, &o.Decision})
 	}
 	return ts
+}
+
+// quotasOf returns what is told of rules, nil for those without a quota.
+func quotasOf(rules []policy.Rule) map[*policy.Rule]*quota {
+	quotas := map[*policy.Rule]*quota{}
+	for i := range rules {
+		if r := &rules[i]; !r.Deny && r.Limit.Algorithm != spillgate.Unlimited {
+			quotas[r] = quotaOf(r.Name, r.Unit, r.Limit)
+		}
+	}
+	return quotas
 }
 
 // flat reports whether o refuses by itself, without a quota.
@@ -58,7 +90,7 @@ func flat(o *policy.Outcome) bool {
 // It is never reused: a response's header may outlive the request.
 type fields struct {
 	values [3]string
-	text   [176]byte // enough for two rules; more go elsewhere
+	text   [176]byte // enough for three rules; more go elsewhere
 }
 
 // set writes the fields about ts into h, beside those of another middleware:
@@ -67,34 +99,48 @@ func (f *fields) set(h http.Header, ts []told, first bool) {
 	if len(ts) == 0 {
 		return
 	}
-	b := f.text[:0]
-	for i := range ts {
-		if i > 0 {
-			b = append(b, ", "...)
+	items, b := ts[0].item, f.text[:0]
+	if len(ts) > 1 {
+		for i := range ts {
+			b = append(separate(b, i), ts[i].item...)
 		}
-		b = ts[i].appendPolicy(b)
+		items = text(b)
 	}
-	cut := len(b)
+	f.put(h, policyField, 0, items, first)
+	b = b[len(b):]
 	for i := range ts {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
-		b = ts[i].appendLimit(b)
+		b = ts[i].appendLimit(separate(b, i))
 	}
-	// The bytes are not written again, so a string may share them.
-	text := unsafe.String(unsafe.SliceData(b), len(b))
-	f.put(h, policyField, 0, text[:cut], first)
-	f.put(h, limitField, 1, text[cut:], first)
+	f.put(h, limitField, 1, text(b), first)
 }
 
+// separate parts a member of a List from those before, if there are any.
+func separate(b []byte, before int) []byte {
+	if before > 0 {
+		b = append(b, ", "...)
+	}
+	return b
+}
+
+// text returns b as a string that shares its bytes, which must not be written
+// again.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// put writes the i-th value. A map of i fields holds none but those put
+// before, as it mostly is: then there is no need to look.
 func (f *fields) put(h http.Header, key string, i int, text string, first bool) {
 	f.values[i] = text
 	line := f.values[i : i+1 : i+1]
-	if others := h[key]; len(others) == 0 {
+	var others []string
+	if len(h) != i {
+		others = h[key]
+	}
+	switch {
+	case len(others) == 0:
 		h[key] = line
-	} else if first {
+	case first:
 		h[key] = append(line, others...)
-	} else {
+	default:
 		h[key] = append(others, text)
 	}
 }
@@ -114,23 +160,6 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// appendPolicy appends the item of RateLimit-Policy.
-func (t *told) appendPolicy(b []byte) []byte {
-	b = t.appendName(b)
-	b = appendInteger(append(b, ";q="...), t.decision.Limit)
-	unit := t.unit
-	if t.limit.Algorithm == spillgate.Concurrency && (unit == "" || unit == policy.Requests) {
-		unit = "concurrent-requests"
-	}
-	if unit != "" && unit != policy.Requests {
-		b = append(append(append(b, `;qu="`...), unit...), '"')
-	}
-	if w := window(t.limit); w > 0 {
-		b = appendInteger(append(b, ";w="...), w)
-	}
-	return b
-}
-
 // appendLimit appends the item of RateLimit. When the slots of a concurrency
 // limit become free nobody knows, so it has no t.
 func (t *told) appendLimit(b []byte) []byte {
@@ -144,8 +173,8 @@ func (t *told) appendLimit(b []byte) []byte {
 
 // appendName appends the rule's name as a String. Names and units hold
 // nothing that would need an escape.
-func (t *told) appendName(b []byte) []byte {
-	return append(append(append(b, '"'), t.name...), '"')
+func (q *quota) appendName(b []byte) []byte {
+	return append(append(append(b, '"'), q.name...), '"')
 }
 
 // appendInteger appends an Integer, capped at what one can be (RFC 9651,
@@ -214,10 +243,7 @@ func Tell(h http.Header, v *policy.Verdict) {
 		if !o.Rule.Tell || flat(o) {
 			continue
 		}
-		if len(b) > 0 {
-			b = append(b, ", "...)
-		}
-		b = (&told{name: o.Rule.Name}).appendName(b)
+		b = (&quota{name: o.Rule.Name}).appendName(separate(b, len(b)))
 		b = appendInteger(append(b, ";r="...), o.Decision.Remaining)
 	}
 	if len(b) > 0 {

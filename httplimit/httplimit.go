@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/clientip"
@@ -27,7 +27,6 @@ type exchange struct {
 	opts    []policy.Option
 
 	// For a Limiter:
-	limit    spillgate.Limit
 	decision spillgate.Decision
 	key      []byte
 }
@@ -44,7 +43,7 @@ func (x *exchange) free() {
 // held for as long as the queue says. A slot of a [spillgate.Concurrency] limit
 // is freed when the handler returns.
 func New(lim *spillgate.Limiter, opts ...Option) func(http.Handler) http.Handler {
-	l := limited{shared: &shared{options: optionsOf(opts)}, limiter: lim}
+	l := limited{shared: &shared{options: optionsOf(opts)}, limiter: lim, quota: new(atomic.Pointer[quota])}
 	if len(l.sources) == 0 {
 		ClientIP()(&l.options)
 	}
@@ -60,6 +59,7 @@ func New(lim *spillgate.Limiter, opts ...Option) func(http.Handler) http.Handler
 type limited struct {
 	*shared
 	limiter *spillgate.Limiter
+	quota   *atomic.Pointer[quota]
 	next    http.Handler
 }
 
@@ -68,16 +68,13 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.begin(l.shared, r)
 	key := l.keyOf(x)
 	n := int64(1)
-	var unit string
 	if len(l.costs) > 0 {
-		unit, n = l.costs[0].unit, l.costs[0].of(r)
+		n = l.costs[0].of(r)
 	}
-	x.limit = l.limiter.Limit()
 	x.decision = l.limiter.Take(key, n)
 	d := &x.decision
-	t := told{l.name, unit, &x.limit, d}
 	if !d.Allowed {
-		l.refuse(w, r, t)
+		l.refuse(w, r, d)
 		x.free()
 		return
 	}
@@ -87,8 +84,9 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.gone(w, r)
 		return
 	}
-	if l.headers == Always && x.limit.Algorithm != spillgate.Unlimited {
-		new(fields).set(w.Header(), []told{t}, false)
+	if l.headers == Always {
+		var room [1]told
+		new(fields).set(w.Header(), l.tell(room[:0], d), false)
 	}
 	if d.Slot == 0 {
 		x.free()
@@ -100,6 +98,24 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.free()
 	}()
 	l.next.ServeHTTP(w, r)
+}
+
+// tell appends what d tells: nothing if there is no limit.
+func (l *limited) tell(ts []told, d *spillgate.Decision) []told {
+	limit := l.limiter.Limit()
+	if limit.Algorithm == spillgate.Unlimited {
+		return ts
+	}
+	q := l.quota.Load()
+	if q == nil || q.limit != limit {
+		unit := ""
+		if len(l.costs) > 0 {
+			unit = l.costs[0].unit
+		}
+		q = quotaOf(l.name, unit, limit)
+		l.quota.Store(q)
+	}
+	return append(ts, told{q, d})
 }
 
 // keyOf returns the key of the first source that the request has. It is good
@@ -124,14 +140,14 @@ func (l *limited) keyOf(x *exchange) string {
 		}
 	}
 	x.key = k
-	return unsafe.String(unsafe.SliceData(k), len(k))
+	return text(k)
 }
 
 // Policy limits requests by the rules of eng's policy, with the attributes
 // that the options offer. An admitted request is held for the verdict's Delay.
 func Policy(eng *policy.Engine, opts ...Option) func(http.Handler) http.Handler {
 	rules := eng.Policy().Rules()
-	p := policed{shared: &shared{options: optionsOf(opts), canonical: canonical(rules)}, engine: eng}
+	p := policed{shared: &shared{options: optionsOf(opts), canonical: canonical(rules)}, engine: eng, quotas: quotasOf(rules)}
 	names := make([]string, len(rules))
 	for i := range rules {
 		names[i] = rules[i].Name
@@ -148,6 +164,7 @@ func Policy(eng *policy.Engine, opts ...Option) func(http.Handler) http.Handler 
 type policed struct {
 	*shared
 	engine *policy.Engine
+	quotas map[*policy.Rule]*quota
 	next   http.Handler
 }
 
@@ -227,13 +244,16 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p *policed) announce(f *fields, w http.ResponseWriter, v *policy.Verdict) {
 	var room [8]told
-	f.set(w.Header(), tell(room[:0], v), false)
+	f.set(w.Header(), p.tell(room[:0], v), false)
 }
 
 // serve lets the handler answer, then settles v.
 func (p *policed) serve(w http.ResponseWriter, r *http.Request, v *policy.Verdict) {
-	if !countsFailures(v) {
-		defer v.Done()
+	failures, slots := unsettled(v)
+	if !failures {
+		if slots {
+			defer v.Done()
+		}
 		p.next.ServeHTTP(w, r)
 		return
 	}
@@ -251,14 +271,14 @@ func (p *policed) serve(w http.ResponseWriter, r *http.Request, v *policy.Verdic
 	returned = true
 }
 
-// countsFailures reports whether the end of the request matters to a rule.
-func countsFailures(v *policy.Verdict) bool {
+// unsettled reports what of v is still open until the request ends.
+func unsettled(v *policy.Verdict) (failures, slots bool) {
 	for i := range v.Len() {
-		if o := v.Outcome(i); len(o.Rule.Failures) > 0 && !o.Peeked {
-			return true
-		}
+		o := v.Outcome(i)
+		failures = failures || len(o.Rule.Failures) > 0 && !o.Peeked
+		slots = slots || o.Decision.Slot != 0
 	}
-	return false
+	return failures, slots
 }
 
 func (p *policed) settled(err error) {

@@ -47,21 +47,31 @@ const statusGone = 499
 // faultWait is the wait that a client is told while nothing can be decided.
 const faultWait = time.Second
 
+// A refusal is all that an answer needs, in one object.
+type refusal struct {
+	Refusal
+	fields   fields
+	values   [3]string
+	violated [4]string
+	id       [16]byte
+}
+
 // refuse answers what the limiter denied.
-func (l *limited) refuse(w http.ResponseWriter, r *http.Request, t told) {
-	f := Refusal{Reason: t.decision.Reason}
+func (l *limited) refuse(w http.ResponseWriter, r *http.Request, d *spillgate.Decision) {
+	f := &refusal{Refusal: Refusal{Reason: d.Reason}}
 	switch f.Reason {
 	case spillgate.BadCost:
-		f.Status, f.Err = http.StatusBadRequest, t.decision.Err()
+		f.Status, f.Err = http.StatusBadRequest, d.Err()
 	case spillgate.Closed:
-		f.Status, f.Err, f.RetryAfter = http.StatusServiceUnavailable, t.decision.Err(), faultWait
+		f.Status, f.Err, f.RetryAfter = http.StatusServiceUnavailable, d.Err(), faultWait
 	default:
-		f.Status, f.Rule, f.Violated = http.StatusTooManyRequests, t.name, []string{t.name}
-		f.RetryAfter, f.ResetAfter = t.decision.RetryAfter, t.decision.ResetAfter
-		l.answer(w, r, &f, []told{t})
+		f.Status, f.Rule, f.Violated = http.StatusTooManyRequests, l.name, append(f.violated[:0], l.name)
+		f.RetryAfter, f.ResetAfter = d.RetryAfter, d.ResetAfter
+		var room [1]told
+		l.answer(w, r, f, l.tell(room[:0], d))
 		return
 	}
-	l.answer(w, r, &f, nil)
+	l.answer(w, r, f, nil)
 }
 
 // refuse answers what the policy denied, or could not decide.
@@ -69,32 +79,33 @@ func (p *policed) refuse(w http.ResponseWriter, r *http.Request, v *policy.Verdi
 	o := v.Refusing()
 	if o == nil {
 		if f := undecided(r.Context(), v.Err()); f.Status != statusGone {
-			p.answer(w, r, &f, nil)
+			p.answer(w, r, f, nil)
 		} else {
 			p.gone(w, r)
 		}
 		return
 	}
-	f := Refusal{
+	f := &refusal{Refusal: Refusal{
 		Status: http.StatusTooManyRequests, Rule: o.Rule.Name, Reason: o.Decision.Reason,
 		RetryAfter: v.RetryAfter(), ResetAfter: o.Decision.ResetAfter,
-	}
+	}}
 	if flat(o) {
 		f.Status = http.StatusForbidden
 	}
+	f.Violated = f.violated[:0]
 	for i := range v.Len() {
 		if o := v.Outcome(i); o.Refuses() {
 			f.Violated = append(f.Violated, o.Rule.Name)
 		}
 	}
 	var room [8]told
-	p.answer(w, r, &f, tell(room[:0], v))
+	p.answer(w, r, f, p.tell(room[:0], v))
 }
 
 // undecided says what a client is told when err kept the verdict from being
 // reached: our faults are 5xx, and never look like a denial.
-func undecided(ctx context.Context, err error) Refusal {
-	f := Refusal{Status: http.StatusInternalServerError, Err: err}
+func undecided(ctx context.Context, err error) *refusal {
+	f := &refusal{Refusal: Refusal{Status: http.StatusInternalServerError, Err: err}}
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		f.Status = statusGone
@@ -113,14 +124,13 @@ func (s *shared) gone(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(statusGone)
 		return
 	}
-	s.answer(w, r, &Refusal{Status: http.StatusServiceUnavailable, RetryAfter: faultWait, Err: r.Context().Err()}, nil)
+	s.answer(w, r, &refusal{Refusal: Refusal{Status: http.StatusServiceUnavailable, RetryAfter: faultWait, Err: r.Context().Err()}}, nil)
 }
 
 // answer logs and answers a refusal. ts are the rules to tell of, those that
 // refuse first.
-func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *Refusal, ts []told) {
-	var id [16]byte
-	f.ID = string(appendHex(id[:0], rand.Uint64()))
+func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *refusal, ts []told) {
+	f.ID = text(appendHex(f.id[:0], rand.Uint64()))
 	if s.report != nil {
 		var a attributes
 		a.begin(s, r)
@@ -128,19 +138,18 @@ func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *Refusal, ts [
 		if addr := a.addr(); addr.IsValid() {
 			client = addr.String()
 		}
-		s.report.refusal(r, f, client)
+		s.report.refusal(r, &f.Refusal, client)
 	}
 
 	h := w.Header()
-	text := &fields{}
 	if s.headers != Off {
-		text.set(h, ts, true)
+		f.fields.set(h, ts, true)
 	}
 	if f.RetryAfter > 0 && f.RetryAfter != spillgate.Never {
-		text.retry(h, f.RetryAfter)
+		f.fields.retry(h, f.RetryAfter)
 	}
 	if s.denied != nil {
-		s.denied(w, r, *f)
+		s.denied(w, r, f.Refusal)
 		return
 	}
 	for _, key := range [...]string{"Content-Encoding", "Etag", "Last-Modified"} {
@@ -148,9 +157,10 @@ func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *Refusal, ts [
 	}
 	body := bodies.Get().(*[]byte)
 	b := f.appendProblem((*body)[:0])
-	h["Content-Type"] = []string{"application/problem+json"}
-	h["Cache-Control"] = []string{"no-store"}
-	h["Content-Length"] = []string{strconv.Itoa(len(b))}
+	f.values = [...]string{"application/problem+json", "no-store", strconv.Itoa(len(b))}
+	h["Content-Type"] = f.values[0:1:1]
+	h["Cache-Control"] = f.values[1:2:2]
+	h["Content-Length"] = f.values[2:3:3]
 	w.WriteHeader(f.Status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(b) // the client's loss
