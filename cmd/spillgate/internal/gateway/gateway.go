@@ -1,0 +1,171 @@
+// Package gateway is the reverse proxy that limits: it stands in front of one
+// upstream, asks the policy about every request, and passes on what may pass,
+// byte for byte.
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/spillgate/spillgate/clientip"
+	"github.com/spillgate/spillgate/httplimit"
+	"github.com/spillgate/spillgate/policy"
+)
+
+// Config says what a gateway stands in front of and how it decides.
+type Config struct {
+	// Engine decides. It is needed.
+	Engine *policy.Engine
+	// Upstream is where requests go: scheme http or https, a host, and
+	// perhaps a path that stands before every request's own.
+	Upstream *url.URL
+	// Client finds the client's address; nil trusts nobody and takes the
+	// peer's.
+	Client *clientip.Resolver
+	// Headers says which answers carry RateLimit fields.
+	Headers httplimit.HeaderMode
+	// Logger gets a line a refusal and a line a fault, sampled; nil is the
+	// default logger.
+	Logger *slog.Logger
+	// Timeouts bounds waits; zero fields have their defaults.
+	Timeouts Timeouts
+}
+
+// Timeouts bound how long a gateway waits, so that nobody holds a connection
+// for nothing. A stream that moves may last for ever. Zero means the default.
+type Timeouts struct {
+	Header   time.Duration // until a request's header is read; 10 s
+	Idle     time.Duration // between the requests of a connection; 2 min
+	Stall    time.Duration // for a client to send more of a body or to take more of an answer; 1 min
+	Dial     time.Duration // to connect to the upstream, and again for TLS; 5 s
+	Response time.Duration // until the upstream's answer begins, once it has the request; 5 min
+}
+
+func (t Timeouts) filled() Timeouts {
+	for _, f := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&t.Header, 10 * time.Second},
+		{&t.Idle, 2 * time.Minute},
+		{&t.Stall, time.Minute},
+		{&t.Dial, 5 * time.Second},
+		{&t.Response, 5 * time.Minute},
+	} {
+		if *f.field <= 0 {
+			*f.field = f.value
+		}
+	}
+	return t
+}
+
+// A Gateway proxies to one upstream under a policy. Make one with [New].
+type Gateway struct {
+	handler   http.Handler
+	proxy     *httputil.ReverseProxy
+	transport *http.Transport
+	client    *clientip.Resolver
+	upstream  *url.URL
+	timeouts  Timeouts
+	logger    *slog.Logger
+	faults    sampler
+	underway  tally
+}
+
+// Bounds of what is held for one connection or one upstream.
+const (
+	maxIdle           = 512       // connections to the upstream that wait for use
+	maxHeader         = 64 << 10  // bytes of a request's header
+	maxResponseHeader = 256 << 10 // bytes of the upstream's
+	bufferSize        = 32 << 10  // bytes of a copy buffer
+	connBuffer        = 16 << 10  // bytes of each buffer of a connection to the upstream
+
+	// flushAfter is how long a part of an answer of known length waits for
+	// more. Answers of unknown length, and events, don't wait.
+	flushAfter = 50 * time.Millisecond
+)
+
+// New makes a gateway.
+func New(c Config) (*Gateway, error) {
+	u := c.Upstream
+	switch {
+	case c.Engine == nil:
+		return nil, errors.New("gateway: no engine")
+	case u == nil:
+		return nil, errors.New("gateway: no upstream: want a URL such as http://127.0.0.1:9000")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, fmt.Errorf("gateway: upstream %q: want a URL such as http://127.0.0.1:9000", u.Redacted())
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil:
+		return nil, fmt.Errorf("gateway: upstream %q: a query, fragment or user can't be passed on; leave it out", u.Redacted())
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	g := &Gateway{client: c.Client, upstream: u, timeouts: c.Timeouts.filled(), logger: c.Logger}
+	g.transport = &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: g.timeouts.Dial}).DialContext,
+		TLSHandshakeTimeout: g.timeouts.Dial,
+		// There is one host, so the whole pool is its.
+		MaxIdleConns:        maxIdle,
+		MaxIdleConnsPerHost: maxIdle,
+		IdleConnTimeout:     time.Minute,
+		// The upstream's word is passed on as it is.
+		DisableCompression: true,
+		// A client that asks before it sends is answered by the upstream.
+		ExpectContinueTimeout:  time.Second,
+		ResponseHeaderTimeout:  g.timeouts.Response,
+		MaxResponseHeaderBytes: maxResponseHeader,
+		ForceAttemptHTTP2:      u.Scheme == "https",
+		WriteBufferSize:        connBuffer,
+		ReadBufferSize:         connBuffer,
+	}
+	g.proxy = &httputil.ReverseProxy{
+		Rewrite:       g.rewrite,
+		Transport:     g.transport,
+		FlushInterval: flushAfter,
+		BufferPool:    &buffers{},
+		ErrorHandler:  g.fault,
+		ErrorLog:      slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
+	}
+	g.handler = httplimit.Policy(c.Engine,
+		httplimit.TrustedProxies(c.Client),
+		httplimit.Headers(c.Headers),
+		httplimit.Logger(c.Logger),
+	)(http.HandlerFunc(g.pass))
+	return g, nil
+}
+
+// ServeHTTP decides about r and proxies it if it may pass.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.underway.add(1)
+	defer g.underway.add(-1)
+	g.handler.ServeHTTP(w, r)
+}
+
+// Close drops the idle connections to the upstream.
+func (g *Gateway) Close() { g.transport.CloseIdleConnections() }
+
+// buffers is the pool of those by which bodies are copied.
+type buffers struct{ pool sync.Pool }
+
+// Get returns a buffer of bufferSize.
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[bufferSize]byte); ok {
+		return p[:]
+	}
+	return make([]byte, bufferSize)
+}
+
+// Put takes a buffer back.
+func (b *buffers) Put(p []byte) {
+	if len(p) == bufferSize {
+		b.pool.Put((*[bufferSize]byte)(p))
+	}
+}

@@ -1,0 +1,270 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spillgate/spillgate/httplimit"
+	"github.com/spillgate/spillgate/policy"
+)
+
+// pass hands a request that may pass to the upstream.
+func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodConnect:
+		problem(w, r, http.StatusNotImplemented, "this gateway is no tunnel")
+		return
+	case r.ProtoMajor != 1: // the preface of HTTP/2, which net/http passes on
+		w.Header().Set("Connection", "close")
+		problem(w, r, http.StatusHTTPVersionNotSupported, "this gateway speaks HTTP/1.1")
+		return
+	}
+	if !mayUpgrade(r.Header["Upgrade"]) {
+		delete(r.Header, "Upgrade") // the request goes on without it (RFC 9110, 7.8)
+	}
+	var up *upload
+	if r.Body != nil && r.Body != http.NoBody {
+		up = &upload{ReadCloser: r.Body, client: http.NewResponseController(w), stall: g.timeouts.Stall}
+		defer up.end()
+		r.Body = up
+		// The upstream may answer while it still reads. Without this net/http
+		// would first wait for the rest of the body.
+		_ = up.client.EnableFullDuplex()
+	}
+	g.proxy.ServeHTTP(&answer{ResponseWriter: w, own: ownFields(w.Header()), upload: up}, r)
+}
+
+// mayUpgrade reports whether a protocol that a client wants to switch to may
+// be offered to the upstream. One that carries requests may not: they would go
+// past the policy.
+func mayUpgrade(lines []string) bool {
+	switch len(lines) {
+	case 0:
+		return true
+	case 1:
+		name, _, _ := strings.Cut(strings.ToLower(lines[0]), "/")
+		return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-._") == "" && // one, not a list
+			!strings.HasPrefix(name, "h2") && name != "http" && name != "tls"
+	}
+	return false
+}
+
+// forwarding are the fields in which proxies tell of those before them.
+var forwarding = [...]string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded"}
+
+// rewrite makes the upstream's request. The Host stays the client's, since an
+// upstream that serves many hosts tells them apart by it. What the client
+// claims of proxies before it is passed on only if it is a trusted proxy.
+func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
+	p.SetURL(g.upstream)
+	p.Out.Host = p.In.Host
+	p.Out.URL.RawQuery = p.In.URL.RawQuery // also what Go can't parse
+	if p.In.URL.Path == "*" {
+		p.Out.URL.Path, p.Out.URL.RawPath, p.Out.URL.Opaque = "", "", "*" // OPTIONS *
+	}
+	p.Out.Trailer = p.In.Trailer // one map: its values come after the body
+
+	// Programs that get fields as variables (CGI, WSGI) can't tell the
+	// underscores of these from the hyphens of ours.
+	for name := range p.Out.Header {
+		if strings.Contains(name, "_") && ours(strings.ReplaceAll(name, "_", "-")) {
+			delete(p.Out.Header, name)
+		}
+	}
+	if g.client.Trusts(p.In.RemoteAddr) {
+		for _, name := range forwarding {
+			if v := p.In.Header[name]; v != nil {
+				p.Out.Header[name] = v
+			}
+		}
+	}
+	host, proto := p.Out.Header["X-Forwarded-Host"], p.Out.Header["X-Forwarded-Proto"]
+	p.SetXForwarded()
+	if host != nil {
+		p.Out.Header["X-Forwarded-Host"] = host
+	}
+	if proto != nil {
+		p.Out.Header["X-Forwarded-Proto"] = proto
+	}
+	httplimit.Tell(p.Out.Header, policy.FromContext(p.In.Context()))
+}
+
+// ours reports whether the upstream may take a field of that name for our word.
+func ours(name string) bool {
+	for _, own := range forwarding {
+		if strings.EqualFold(name, own) {
+			return true
+		}
+	}
+	return strings.EqualFold(name, httplimit.RemainingHeader)
+}
+
+// fault answers when the upstream could not. A client that went away is not
+// the upstream's fault, and hears nothing; one that sent half a body is told so.
+func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, err error) {
+	var client *uploadError
+	if !errors.As(err, &client) && r.Context().Err() != nil {
+		// A body that can't be read cancels the request, and then it is
+		// chance which of both the transport tells.
+		if a, ok := w.(*answer); !ok || !errors.As(a.upload.failure(), &client) {
+			panic(http.ErrAbortHandler) // closes the connection without an answer
+		}
+		err = client
+	}
+	status, title := http.StatusBadGateway, "the upstream could not be reached, or its answer not be read"
+	var timeout interface{ Timeout() bool }
+	switch {
+	case client != nil && errors.Is(err, os.ErrDeadlineExceeded):
+		status, title = http.StatusRequestTimeout, "the request's body did not come in time"
+	case client != nil:
+		status, title = http.StatusBadRequest, "the request's body could not be read"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		status, title = http.StatusGatewayTimeout, "the upstream took too long"
+	}
+	if client != nil {
+		w.Header().Set("Connection", "close") // what follows is no request
+	} else if suppressed, ok := g.faults.ok(time.Now()); ok {
+		g.logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelError, "upstream fault",
+			slog.Int("status", status), slog.String("method", r.Method), slog.String("host", clipped(r.Host)),
+			slog.String("error", clipped(err.Error())), slog.Int64("suppressed", suppressed))
+	}
+	problem(w, r, status, title)
+}
+
+// problem answers with an error of the gateway's own (RFC 9457).
+func problem(w http.ResponseWriter, r *http.Request, status int, title string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		fmt.Fprintf(w, "{\"type\":\"about:blank\",\"title\":%q,\"status\":%d}\n", title, status)
+	}
+}
+
+// clipped bounds what somebody else writes into our log.
+func clipped(s string) string {
+	const most = 256
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
+
+// An upload is the body of a request. Each read of it may take no longer than
+// stall, and its errors are told from the upstream's.
+type upload struct {
+	io.ReadCloser
+	client *http.ResponseController
+	stall  time.Duration
+
+	mu   sync.Mutex
+	over bool // the handler returned; the deadline is the server's again
+
+	reading sync.Mutex // held by Read
+	err     error      // why a read failed
+}
+
+// An uploadError is a client's fault.
+type uploadError struct{ err error }
+
+func (e *uploadError) Error() string { return "reading the request's body: " + e.err.Error() }
+func (e *uploadError) Unwrap() error { return e.err }
+
+// Read reads what comes within the stall time.
+func (u *upload) Read(p []byte) (int, error) {
+	u.reading.Lock()
+	defer u.reading.Unlock()
+	u.deadline(time.Now().Add(u.stall))
+	n, err := u.ReadCloser.Read(p)
+	switch {
+	case err == io.EOF:
+		u.deadline(time.Time{}) // from here on the upstream may take its time
+	case err != nil:
+		err = &uploadError{err}
+		u.err = err
+	}
+	return n, err
+}
+
+// failure returns why the body could not be read, nil if it could. A read
+// that is under way is waited for; the request must be cancelled.
+func (u *upload) failure() error {
+	if u == nil {
+		return nil
+	}
+	u.reading.Lock()
+	defer u.reading.Unlock()
+	return u.err
+}
+
+// deadline is best effort: a connection without deadlines has other bounds.
+func (u *upload) deadline(t time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.over {
+		_ = u.client.SetReadDeadline(t)
+	}
+}
+
+func (u *upload) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.over = true
+}
+
+// An answer is the way of the upstream's answer to the client.
+type answer struct {
+	http.ResponseWriter
+	own  [2][]string // the RateLimit fields, which stand in the header already
+	lost bool        // the proxy cleared them with an interim answer's
+
+	upload *upload // the request's body, if it has one
+}
+
+// rateLimitFields are those of the draft, as net/http spells its keys.
+var rateLimitFields = [2]string{"Ratelimit-Policy", "Ratelimit"}
+
+func ownFields(h http.Header) (own [2][]string) {
+	for i, name := range rateLimitFields {
+		own[i] = h[name]
+	}
+	return own
+}
+
+// Unwrap leads [http.ResponseController] to the rest.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader keeps interim answers (103 Early Hints) free of fields that are
+// about the final one, and keeps net/http from guessing a Content-Type where
+// the upstream names none.
+func (a *answer) WriteHeader(status int) {
+	h := a.Header()
+	switch {
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		for _, name := range rateLimitFields {
+			delete(h, name)
+		}
+		a.lost = true
+	default:
+		for i, name := range rateLimitFields {
+			if a.lost && a.own[i] != nil {
+				h[name] = append(a.own[i], h[name]...)
+			}
+		}
+		a.lost = false
+		if _, ok := h["Content-Type"]; !ok {
+			h["Content-Type"] = nil
+		}
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
