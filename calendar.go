@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// window returns the calendar period of zone in which now lies.
+// window returns the calendar period of zone in which now lies, which is at
+// least a year from the ends of time.
 //
 // Minutes and hours are those of the clock on the wall under the offset in
 // force: where a clock is set back and goes through an hour twice, that hour
@@ -91,7 +92,7 @@ func reached(year int, month time.Month, day int, zone *time.Location) Instant {
 		at := midnight - int64(offsetAt(t))
 		if until.IsZero() || at < until.Unix() {
 			// Before t means that the clock jumped over midnight at t.
-			return instantOf(time.Unix(max(at, t.Unix()), 0))
+			return Instant(max(at, t.Unix()) * int64(time.Second))
 		}
 		t = until
 	}

@@ -111,7 +111,7 @@ func newMeter(l Limit) (*Meter, error) {
 		return nil, fmt.Errorf("spillgate: %w", ErrTooManyLimits)
 	}
 	m := &Meter{limit: l, id: uint32(len(all)), most: l.Cap(),
-		first: math.MinInt64 + 2*Instant(maxPeriod), last: math.MaxInt64 - 2*Instant(maxPeriod)}
+		first: firstInstant, last: lastInstant}
 	switch l.Algorithm {
 	case Bucket, Queue:
 		m.compileFlow()

@@ -1,8 +1,10 @@
 package spillgate
 
 import (
+	"context"
 	"math"
 	"testing"
+	"time"
 )
 
 // A run carries a script out for one key, by one of the ways there are.
@@ -29,6 +31,14 @@ func runs(t *testing.T, l Limit) map[string]run {
 	default:
 		all["meter"] = &meterRun{m: m}
 	}
+	if m.lasts() {
+		return all // a space of such a limit forgets by its TTL, so its numbers are others
+	}
+	sp, err := NewSpace("run", SpaceOptions{MaxKeys: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["memory"] = &memoryRun{memory: NewMemory(), space: sp, m: m}
 	return all
 }
 
@@ -129,3 +139,39 @@ func (r *slotRun) change(at Instant, l Limit) (err error) {
 	}
 	return err
 }
+
+// A memoryRun is a store, given the time.
+type memoryRun struct {
+	memory *Memory
+	space  *Space
+	m      *Meter
+	slots  map[Instant]uint64
+}
+
+func (r *memoryRun) take(at Instant, n int64) (Decision, error) {
+	var out [1]Decision
+	err := r.memory.Take(context.Background(), at.time(), []Charge{{Space: r.space, Key: Key{9, 9}, Meter: r.m, Ask: Ask{N: n}}}, out[:])
+	if out[0].Slot != 0 {
+		if r.slots == nil {
+			r.slots = map[Instant]uint64{}
+		}
+		r.slots[out[0].At] = out[0].Slot
+	}
+	return out[0], err
+}
+
+func (r *memoryRun) settle(at, taken Instant, delta int64) error {
+	return r.memory.Settle(context.Background(), at.time(), []Correction{{
+		Space: r.space, Key: Key{9, 9}, Meter: r.m, Delta: delta, At: taken, Slot: r.slots[taken],
+	}})
+}
+
+func (r *memoryRun) change(at Instant, l Limit) error {
+	m, err := l.Meter()
+	if err == nil {
+		r.m, err = r.space.Change(r.m, m, at)
+	}
+	return err
+}
+
+func (i Instant) time() time.Time { return time.Unix(0, int64(i)) }
