@@ -103,6 +103,9 @@ func (m *Memory) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("spillgate: nothing charged: %w", err)
 	}
+	if len(cs) == 0 {
+		return m.open()
+	}
 	if len(cs) != 1 {
 		return m.takeAll(m.instants(at), cs, out)
 	}
@@ -113,6 +116,16 @@ func (m *Memory) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 	}
 	now := m.instants(at)
 	out[0] = b.take(table.Tag(c.Key[0]), c.Meter, now[now.of(c.Meter)], c.Ask)
+	return nil
+}
+
+// open returns [ErrClosed] if m is closed.
+func (m *Memory) open() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
 	return nil
 }
 

@@ -116,8 +116,11 @@ func (m *Memory) add(c *call, cs []Charge, i int) error {
 		}
 		root = min(root, p.root)
 	}
-	c.of[i] = uint16(len(c.parts))
-	p := part{b: b, m: g.Meter, tag: tag, ask: g.Ask, trial: g.Trial, first: uint16(i), root: root, kind: inEntry}
+	n := len(c.parts)
+	c.of[i] = uint16(n)
+	c.parts = c.parts[:n+1] // an append would move it to the heap
+	p := &c.parts[n]
+	*p = part{b: b, m: g.Meter, tag: tag, ask: g.Ask, trial: g.Trial, first: uint16(i), root: root, kind: inEntry}
 	switch g.Meter.limit.Algorithm {
 	case Unlimited:
 		p.kind = inNone
@@ -127,17 +130,18 @@ func (m *Memory) add(c *call, cs []Charge, i int) error {
 	if p.kind != inNone {
 		p.sh, p.place = b.table.Shard(tag)
 		p.clock = uint8(c.times.of(g.Meter))
-		c.insert(p.sh, uint16(len(c.parts)))
+		c.insert(p.sh, uint16(n))
 	}
-	c.parts = append(c.parts, p)
 	c.parts[root].wants = c.parts[root].wants || g.N > 0
 	return nil
 }
 
 // insert puts part i, whose shard is sh, in the order of locks.
 func (c *call) insert(sh *table.Shard, i uint16) {
-	c.order = append(c.order, i)
-	for k := len(c.order) - 1; k > 0 && sh.Before(c.parts[c.order[k-1]].sh); k-- {
+	k := len(c.order)
+	c.order = c.order[:k+1]
+	c.order[k] = i
+	for ; k > 0 && sh.Before(c.parts[c.order[k-1]].sh); k-- {
 		c.order[k], c.order[k-1] = c.order[k-1], i
 	}
 }
