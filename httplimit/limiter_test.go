@@ -149,3 +149,61 @@ func TestAQueueHoldsRequests(t *testing.T) {
 		})
 	}
 }
+
+func TestSlotsAreHeldWhileTheHandlerWorks(t *testing.T) {
+	for name, wrap := range map[string]func(http.Handler) http.Handler{
+		"limiter":             httplimit.New(spillgate.Must("2 at once")),
+		"policy":              httplimit.Policy(engine(t, rule(t, "a", "2 at once", "client.ip"))),
+		"policy, no verdict":  httplimit.Policy(engine(t, rule(t, "a", "2 at once", "client.ip")), httplimit.NoVerdict()),
+		"limiter, no headers": httplimit.New(spillgate.Must("2 at once"), httplimit.Headers(httplimit.Off)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inside, leave := make(chan bool), make(chan bool)
+			h := wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				inside <- true
+				<-leave
+			}))
+			done := make(chan int, 4)
+			enter := func() { done <- get(h).StatusCode }
+			go enter()
+			<-inside
+			go enter()
+			<-inside
+			if got := get(h).StatusCode; got != 429 {
+				t.Errorf("a third at once: %d", got)
+			}
+			leave <- true
+			if got := <-done; got != 200 {
+				t.Errorf("the first: %d", got)
+			}
+			go enter()
+			<-inside // its place is free again
+			leave <- true
+			leave <- true
+			<-done
+			<-done
+		})
+	}
+}
+
+func TestAChangedLimitIsTold(t *testing.T) {
+	lim := spillgate.Must("1/m burst 5")
+	h := httplimit.New(lim)(trivial)
+	for _, c := range []struct{ limit, policy, left string }{
+		{"1/m burst 5", `"default";q=5;w=300`, `"default";r=4;t=60`},
+		{"1/m burst 3", `"default";q=3;w=180`, `"default";r=2;t=60`}, // what was used is clamped to the new burst
+		{"unlimited", "", ""},
+	} {
+		l, err := spillgate.ParseLimit(c.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lim.SetLimit(l); err != nil {
+			t.Fatal(err)
+		}
+		answer := get(h)
+		if p, r := answer.Header.Get("RateLimit-Policy"), answer.Header.Get("RateLimit"); p != c.policy || r != c.left {
+			t.Errorf("%s: %s, %s; want %s, %s", c.limit, p, r, c.policy, c.left)
+		}
+	}
+}

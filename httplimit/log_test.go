@@ -127,3 +127,15 @@ func TestFaultsAreLogged(t *testing.T) {
 		}
 	}
 }
+
+func TestALostSettlementIsLogged(t *testing.T) {
+	log, lines := logged(t)
+	store := &scripted{decide: grants, settle: spillgate.ErrUnavailable}
+	h := httplimit.Policy(engineOn(t, store, failuresOf(t, "9/h burst 9", "401")), httplimit.Logger(log))(trivial)
+	if got := get(h).StatusCode; got != 200 {
+		t.Errorf("the client is made to pay: %d", got)
+	}
+	if got := lines(); len(got) != 1 || got[0]["msg"] != "verdict not settled" || got[0]["level"] != "WARN" {
+		t.Errorf("%v", got)
+	}
+}

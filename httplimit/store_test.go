@@ -11,6 +11,7 @@ import (
 // A scripted store says what a test wants and notes what it is asked.
 type scripted struct {
 	decide func(c spillgate.Charge) (spillgate.Decision, error)
+	settle error
 
 	mu      sync.Mutex
 	settled []spillgate.Correction
@@ -30,7 +31,7 @@ func (s *scripted) Settle(ctx context.Context, at time.Time, cs []spillgate.Corr
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settled = append(s.settled, cs...)
-	return nil
+	return s.settle
 }
 
 // grants allows everything, as the first charge of a limit.
