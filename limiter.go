@@ -140,6 +140,9 @@ func (l *Limiter) SetLimit(limit Limit) error {
 }
 
 func (l *Limiter) now(m *Meter) Instant {
+	if m.limit.Calendar == NoCalendar {
+		return l.memory.now()
+	}
 	now := l.memory.instants(time.Time{})
 	return now[now.of(m)]
 }

@@ -190,16 +190,19 @@ func (c *call) locate() {
 			continue
 		}
 		now := c.times[p.clock]
-		p.index = p.sh.Find(p.tag, p.place)
-		if p.index >= 0 && p.sh.New(p.index, int64(now)) {
-			p.sh.Drop(p.index) // before the search for room does
-			p.index = -1
-		}
-		if p.index >= 0 {
+		if p.index = p.sh.Find(p.tag, p.place); p.index >= 0 {
 			p.before.A, p.before.B = p.sh.At(p.index)
-		} else if p.b.room(p.sh, p.tag, now, c.promised(i)) {
-			p.kind = inNew
-		} else {
+			if p.b.ttl > 0 && int64(now) >= later(p.sh.Stamp(p.index), p.b.ttl) {
+				p.before = State{}
+			}
+			continue
+		}
+		promised := c.promised(i)
+		if p.sh.Full(promised) {
+			c.yield(i)
+			promised = c.promised(i)
+		}
+		if p.kind = inNew; !p.b.room(p.sh, p.tag, now, promised) {
 			p.kind, spills = inSpill, true
 		}
 	}
@@ -214,6 +217,19 @@ func (c *call) locate() {
 		}
 	}
 	c.rootSpills()
+}
+
+// yield drops the entries that earlier parts found as new in the shard of part
+// i, which looks for room there and might drop them itself: they are to get
+// new ones.
+func (c *call) yield(i int) {
+	for j := range c.parts[:i] {
+		p := &c.parts[j]
+		if int(p.root) == j && p.kind == inEntry && p.sh == c.parts[i].sh && p.sh.New(p.index, int64(c.times[p.clock])) {
+			p.sh.Drop(p.index)
+			p.kind, p.before = inNew, State{}
+		}
+	}
 }
 
 // promised counts the entries that earlier parts are to get in the shard of

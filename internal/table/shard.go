@@ -153,14 +153,15 @@ func (s *Shard) forgot(e *Entry) {
 	}
 }
 
+// Full reports whether no more entries can be put down, if so many are
+// promised, unless room is made.
+func (s *Shard) Full(promised int) bool { return int(s.held)+promised >= int(s.cap) }
+
 // Room reports whether a tag that has no entry can be put down and promised
 // others besides, none of which would be at the price of an entry that is not
 // as new.
 func (s *Shard) Room(tag uint64, now int64, promised int) bool {
-	if int(s.held)+promised < int(s.cap) {
-		return true
-	}
-	return s.makeRoom(tag, now, promised)
+	return !s.Full(promised) || s.makeRoom(tag, now, promised)
 }
 
 // makeRoom looks for entries that are as new: in the two sets of the tag, then
@@ -174,7 +175,7 @@ func (s *Shard) makeRoom(tag uint64, now int64, promised int) bool {
 	home := s.home(tag)
 	s.dropSet(due, home, now)
 	s.dropSet(due, s.other(tag, home), now)
-	if int(s.held)+promised < int(s.cap) {
+	if !s.Full(promised) {
 		return true
 	}
 	switch {
@@ -183,7 +184,7 @@ func (s *Shard) makeRoom(tag uint64, now int64, promised int) bool {
 	case now >= s.earliest || version != s.version:
 		s.sweep(now, len(s.entries))
 	}
-	return int(s.held)+promised < int(s.cap)
+	return !s.Full(promised)
 }
 
 func (s *Shard) due() (Due, uint32) {
