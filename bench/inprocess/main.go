@@ -2,7 +2,7 @@
 // what this repository publishes, the libraries that others publish, each as
 // its users would use it, and floors that show what cannot be beaten.
 //
-//	go run ./bench/inprocess [-short] [-only REGEXP] [-skip PHASES] [-rounds N]
+//	go run ./bench/inprocess [-short] [-only REGEXP] [-skip PHASES] [-rounds N] [-keys N]
 //
 // Nanoseconds don't carry over to another machine, ratios do. So contestants
 // take turns round by round, a row that does nothing ("null") is measured
@@ -59,6 +59,7 @@ func run() error {
 	only := flag.String("only", "", "measure only contestants whose `name` matches (regexp); the null row and the least table always are")
 	skip := flag.String("skip", "", "leave out `phases`, separated by commas: "+strings.Join(names(), ", "))
 	rounds := flag.Int("rounds", 0, "measure so many `rounds` instead of the usual number")
+	keys := flag.Int("keys", 0, "know so many `keys` instead of a million, draw and flood in proportion; no ratio is judged")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("bench: unexpected argument %q: flags only, see -help", flag.Arg(0))
@@ -72,6 +73,13 @@ func run() error {
 		return fmt.Errorf("bench: -rounds %d: give 1 or more", *rounds)
 	} else if *rounds > 0 {
 		size.rounds = *rounds
+	}
+	if *keys != 0 {
+		if *keys < 1000 {
+			return fmt.Errorf("bench: -keys %d: give 1000 or more", *keys)
+		}
+		part := float64(*keys) / float64(size.known)
+		size.known, size.draws, size.fresh = *keys, int(part*float64(size.draws)), int(part*float64(size.fresh))
 	}
 	match, err := regexp.Compile(*only)
 	if err != nil {
@@ -98,6 +106,9 @@ func run() error {
 		return err
 	}
 	r.report(os.Stdout, all)
+	if *keys != 0 {
+		return nil // the ratios are claims about a million keys
+	}
 	ratios := append(harnessRatios(), ourRatios()...)
 	if *short {
 		ratios = slices.DeleteFunc(ratios, func(q ratio) bool { return q.long })
