@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/cmd/spillgate/internal/demo"
+	"github.com/spillgate/spillgate/cmd/spillgate/internal/gateway"
+	"github.com/spillgate/spillgate/httplimit"
+	"github.com/spillgate/spillgate/policy"
+	"github.com/spillgate/spillgate/policyfile"
+)
+
+type serveFlags struct {
+	listen, upstream, logs string
+	demo                   bool
+	drain                  time.Duration
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve POLICY.yaml",
+		Short: "Stand in front of a service and limit its requests",
+		Long: `Serve is a reverse proxy that asks the policy about every request. What may pass
+goes to the upstream unharmed (streams, uploads, WebSockets); what may not is
+answered with 429, the wait, and the rule.
+
+SIGINT and SIGTERM stop it: no new connections, requests under way finish within
+the --drain time. A second signal ends it at once.
+
+Exit codes: 0 stopped; 1 the policy file has errors; 2 the command line is wrong
+or the file can't be read; 3 serving could not start or broke off.`,
+		Example: `  spillgate serve limits.yaml --upstream http://127.0.0.1:9000
+  spillgate serve limits.yaml --listen :80 --log json
+  spillgate serve examples/quickstart.yaml --demo`,
+		Args: onePolicy,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return serve(cmd.Context(), args[0], f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&f.listen, "listen", "", "address to listen on (default: the policy's server.listen, else 127.0.0.1:8080)")
+	cmd.Flags().StringVar(&f.upstream, "upstream", "", "URL to pass requests to (default: the policy's server.upstream)")
+	cmd.Flags().BoolVar(&f.demo, "demo", false, "start a small demo upstream on a free port and print what to try")
+	cmd.Flags().DurationVar(&f.drain, "drain", 10*time.Second, "how long requests under way may take to finish at a stop")
+	cmd.Flags().StringVar(&f.logs, "log", "text", "form of the log lines on standard error: text or json")
+	return cmd
+}
+
+func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Writer) error {
+	logger, err := newLogger(f.logs, stderr)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	if f.demo && f.upstream != "" {
+		return &exitError{exitUsage, errors.New("--demo and --upstream exclude each other: the demo is the upstream")}
+	}
+	if f.drain < 0 {
+		return &exitError{exitUsage, fmt.Errorf("--drain %s: must not be negative", f.drain)}
+	}
+	file, err := load(path, stderr)
+	if err != nil {
+		return err
+	}
+	server := file.Server
+	if f.listen != "" {
+		server.Listen = f.listen
+	}
+	if f.upstream != "" {
+		server.Upstream = f.upstream
+	}
+	if f.demo {
+		address, stop, err := startDemo()
+		if err != nil {
+			return &exitError{exitRunning, err}
+		}
+		defer stop()
+		server.Upstream = "http://" + address
+	}
+	if server.Upstream == "" {
+		return &exitError{exitUsage, errors.New("no upstream: name it in the policy file (server: upstream: http://127.0.0.1:9000), with --upstream, or use --demo")}
+	}
+	upstream, err := url.Parse(server.Upstream)
+	if err != nil {
+		// Without the text: it may hold a password.
+		return &exitError{exitUsage, errors.New("upstream: want a URL such as http://127.0.0.1:9000")}
+	}
+	store := spillgate.NewMemory()
+	defer store.Close()
+	g, err := gateway.New(gateway.Config{
+		Engine:   policy.NewEngine(file.Policy, store),
+		Upstream: upstream,
+		Client:   server.Client,
+		Headers:  headers[server.Headers],
+		Logger:   logger,
+	})
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	ln, err := net.Listen("tcp", server.Listen)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w; stop the program that has it, or choose another with --listen", err)
+		}
+		return &exitError{exitRunning, err}
+	}
+	announce(stdout, path, file, ln.Addr(), server.Upstream, f.demo)
+	defer context.AfterFunc(ctx, func() {
+		logger.Info("stopping: requests under way may finish; a second signal cuts them", "drain", f.drain)
+	})()
+	if err := g.Serve(ctx, ln, f.drain); err != nil {
+		return &exitError{exitRunning, err}
+	}
+	fmt.Fprintln(stdout, "stopped")
+	return nil
+}
+
+// headers says in the gateway's words what a policy file says in its own.
+var headers = map[policyfile.Headers]httplimit.HeaderMode{
+	policyfile.HeadersOn:       httplimit.Always,
+	policyfile.HeadersRefusals: httplimit.Refusals,
+	policyfile.HeadersOff:      httplimit.Off,
+}
+
+func newLogger(form string, w io.Writer) (*slog.Logger, error) {
+	switch form {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, nil)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, nil)), nil
+	}
+	return nil, fmt.Errorf("--log %q: want text or json", form)
+}
+
+// startDemo serves the demo upstream on a free loopback port.
+func startDemo() (address string, stop func(), err error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, fmt.Errorf("demo upstream: %w", err)
+	}
+	srv := &http.Server{Handler: demo.Handler(), ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = srv.Serve(ln) // ends with ErrServerClosed, by stop
+	}()
+	return ln.Addr().String(), func() { srv.Close(); <-ended }, nil
+}
+
+func announce(w io.Writer, path string, file *policyfile.File, listen net.Addr, upstream string, demo bool) {
+	fmt.Fprintf(w, "spillgate limits http://%s in front of %s by %s (%s)\n",
+		listen, upstream, path, plural(len(file.Policy.Rules()), "rule"))
+	if !demo {
+		return
+	}
+	fmt.Fprintf(w, `
+Try, in another terminal:
+
+  curl -i http://%[1]s/                   # passes; see the RateLimit fields
+  curl -i -X POST http://%[1]s/report     # passes: one report a minute
+  curl -i -X POST http://%[1]s/report     # refused, and told when to come back
+
+Ctrl-C stops.
+`, listen)
+}
