@@ -148,15 +148,15 @@ func (q Ask) valid() bool {
 	return q.N >= 0 && q.Min >= 0 && q.Min <= q.N && q.Keep >= 0
 }
 
-// begin returns the decision that every algorithm begins with; ok is false
-// where q can't be carried out.
-func (m *Meter) begin(now Instant, q Ask) (d Decision, ok bool) {
-	d = Decision{Limit: m.most, At: now}
+// begin sets d, which is zero, to what every decision of m begins with, and
+// reports whether q can be carried out.
+func (d *Decision) begin(m *Meter, now Instant, q Ask) bool {
+	d.Limit, d.At = m.most, now
 	if !q.valid() {
 		d.Reason, d.RetryAfter = BadCost, Never
-		return d, false
+		return false
 	}
-	return d, true
+	return true
 }
 
 // granted returns how much of q is asked for when free units are there.
@@ -183,28 +183,28 @@ func (m *Meter) Take(s State, now Instant, n int64) (State, Decision) {
 }
 
 // Grant is [Meter.Take] with every way to ask.
-func (m *Meter) Grant(s State, now Instant, q Ask) (State, Decision) {
-	d, ok := m.begin(now, q)
-	if !ok {
+func (m *Meter) Grant(s State, now Instant, q Ask) (after State, d Decision) {
+	// The decision is large: the steps write it where it will be.
+	if !d.begin(m, now, q) {
 		return s, d
 	}
 	now = m.within(now)
 	s = m.Adopt(s, now)
 	switch m.limit.Algorithm {
 	case Bucket:
-		return m.takeBucket(s, now, q, d)
+		after = m.takeBucket(s, now, q, &d)
 	case Queue:
-		return m.takeQueue(s, now, q, d)
+		after = m.takeQueue(s, now, q, &d)
 	case FixedWindow:
-		return m.takeFixed(s, now, q, d)
+		after = m.takeFixed(s, now, q, &d)
 	case SlidingCounter:
-		return m.takeSliding(s, now, q, d)
+		after = m.takeSliding(s, now, q, &d)
 	case Unlimited:
 		d.Allowed, d.Reason, d.Remaining, d.Taken = true, Granted, math.MaxInt64, q.N
-		return State{}, d
+	default:
+		after, d.RetryAfter = s, Never
 	}
-	d.RetryAfter = Never
-	return s, d
+	return after, d
 }
 
 // Settle corrects an earlier charge: delta above 0 takes that many units
@@ -237,7 +237,7 @@ func (m *Meter) Adopt(s State, now Instant) State {
 		return s
 	}
 	o := s.meter()
-	if o == nil || o.limit.Algorithm != m.limit.Algorithm || o.isNew(s, now) {
+	if o == nil || o.limit.Algorithm != m.limit.Algorithm || !m.keeps && o.isNew(s, now) {
 		return State{}
 	}
 	now = m.within(now)
