@@ -13,7 +13,7 @@ func counted(s State, now Instant) (n int64, end Instant) {
 	return int64(s.B & partMask), Instant(s.A)
 }
 
-func (m *Meter) takeFixed(s State, now Instant, q Ask, d Decision) (State, Decision) {
+func (m *Meter) takeFixed(s State, now Instant, q Ask, d *Decision) State {
 	used, end := counted(s, now)
 	free := m.limit.Rate - used - q.Keep
 	n := q.granted(free)
@@ -24,20 +24,20 @@ func (m *Meter) takeFixed(s State, now Instant, q Ask, d Decision) (State, Decis
 	switch {
 	case n == 0:
 		d.Allowed, d.Reason = true, Granted
-		return s, d
+		return s
 	case n > m.limit.Rate-q.Keep:
 		d.Reason, d.RetryAfter = NeverFits, Never
-		return s, d
+		return s
 	case n > free:
 		d.RetryAfter = d.ResetAfter
-		return s, d
+		return s
 	}
 	if used == 0 {
 		end = m.window.at(now).end
 	}
 	d.Allowed, d.Reason, d.Taken = true, Granted, n
 	d.Remaining, d.ResetAfter = free-n, end.sub(now)
-	return m.pack(int64(end), uint64(used+n)), d
+	return m.pack(int64(end), uint64(used+n))
 }
 
 // settleFixed counts more in the window of now, over the limit if need be, or

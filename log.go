@@ -86,9 +86,8 @@ func (l *logState) first(ok func(*logEntry) bool) int {
 }
 
 // ask decides, without taking anything yet.
-func (l *logState) ask(m *Meter, now Instant, q Ask) Decision {
-	d, ok := m.begin(now, q)
-	if !ok {
+func (l *logState) ask(m *Meter, now Instant, q Ask) (d Decision) {
+	if !d.begin(m, now, q) {
 		return d
 	}
 	now = m.within(now)

@@ -11,12 +11,12 @@ import "time"
 // The state is the instant at which the output is idle. With u the time until
 // then, the last of n units leaves after u + (n-1)/rate, which must not be
 // above burst/rate: a bucket of burst+1 units, with a delay.
-func (m *Meter) takeQueue(s State, now Instant, q Ask, d Decision) (State, Decision) {
+func (m *Meter) takeQueue(s State, now Instant, q Ask, d *Decision) State {
 	ahead := flowOf(s, now)
-	s, d = m.takeBucket(s, now, q, d)
+	s = m.takeBucket(s, now, q, d)
 	if d.Taken > 0 {
 		own, _ := m.spanOf(d.Taken - 1)
 		d.Delay = time.Duration(ahead.add(own, m.den).ns)
 	}
-	return s, d
+	return s
 }

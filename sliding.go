@@ -90,7 +90,7 @@ func (c sliding) reset(period int64) time.Duration {
 	return 0
 }
 
-func (m *Meter) takeSliding(s State, now Instant, q Ask, d Decision) (State, Decision) {
+func (m *Meter) takeSliding(s State, now Instant, q Ask, d *Decision) State {
 	c, period := m.slidingOf(s, now), m.window.period
 	free := m.limit.Rate - c.estimate(period) - q.Keep
 	n := q.granted(free)
@@ -99,18 +99,18 @@ func (m *Meter) takeSliding(s State, now Instant, q Ask, d Decision) (State, Dec
 	switch {
 	case n == 0:
 		d.Allowed, d.Reason = true, Granted
-		return s, d
+		return s
 	case n > m.limit.Rate-q.Keep:
 		d.Reason, d.RetryAfter = NeverFits, Never
-		return s, d
+		return s
 	case n > free:
 		d.RetryAfter = c.retry(m.limit.Rate-q.Keep-n, period)
-		return s, d
+		return s
 	}
 	c.current += uint32(n)
 	d.Allowed, d.Reason, d.Taken = true, Granted, n
 	d.Remaining, d.ResetAfter = free-n, c.reset(period)
-	return m.packSliding(c), d
+	return m.packSliding(c)
 }
 
 // settleSliding counts more in the current window, over the limit if need be

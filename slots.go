@@ -74,9 +74,8 @@ func (l *slotState) free(i int32) {
 }
 
 // ask decides, without taking anything yet.
-func (l *slotState) ask(m *Meter, now Instant, q Ask) Decision {
-	d, ok := m.begin(now, q)
-	if !ok {
+func (l *slotState) ask(m *Meter, now Instant, q Ask) (d Decision) {
+	if !d.begin(m, now, q) {
 		return d
 	}
 	now = m.within(now)
