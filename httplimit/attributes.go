@@ -30,6 +30,9 @@ func (a *attributes) addr() netip.Addr {
 	return a.client
 }
 
+// ClientAddr implements [policy.Addressed].
+func (a *attributes) ClientAddr() netip.Addr { return a.addr() }
+
 // AppendAttr implements [policy.Attributes].
 func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool) {
 	r := a.request

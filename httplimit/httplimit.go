@@ -171,35 +171,8 @@ type policed struct {
 // carried is what an admitted request takes along: the context in which its
 // handler runs, the verdict and the text of its fields, in one object.
 type carried struct {
-	context.Context
-	verdict policy.Verdict
-	fields  fields
-}
-
-// verdictKey is the key under which policy.FromContext looks for a verdict.
-var verdictKey = func() any {
-	var p probe
-	policy.FromContext(&p)
-	return p.key
-}()
-
-// A probe is a context that notes what it is asked for.
-type probe struct {
-	context.Context
-	key any
-}
-
-func (p *probe) Value(key any) any {
-	p.key = key
-	return nil
-}
-
-// Value returns the verdict to policy.FromContext.
-func (c *carried) Value(key any) any {
-	if key == verdictKey {
-		return &c.verdict
-	}
-	return c.Context.Value(key)
+	policy.Carrier
+	fields fields
 }
 
 func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -210,8 +183,8 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c := &p.costs[i]
 		x.opts = append(x.opts, policy.Cost(c.unit, c.of(r)))
 	}
-	x.verdict = p.engine.Decide(r.Context(), &x.attributes, x.opts...)
 	v := &x.verdict
+	p.engine.DecideInto(r.Context(), v, &x.attributes, x.opts...)
 	if v.Fault != nil {
 		p.report.fault("store unavailable", v.Fault)
 	}
@@ -234,12 +207,12 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.free()
 		return
 	}
-	c := &carried{Context: r.Context(), verdict: x.verdict}
+	c := &carried{Carrier: policy.Carrier{Context: r.Context(), Verdict: x.verdict}}
 	x.free()
 	if p.headers == Always {
-		p.announce(&c.fields, w, &c.verdict)
+		p.announce(&c.fields, w, &c.Verdict)
 	}
-	p.serve(w, r.WithContext(c), &c.verdict)
+	p.serve(w, r.WithContext(c), &c.Verdict)
 }
 
 func (p *policed) announce(f *fields, w http.ResponseWriter, v *policy.Verdict) {

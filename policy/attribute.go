@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 )
 
@@ -118,6 +119,12 @@ type Attributes interface {
 	// AppendAttr appends the value of a to dst and returns the extended
 	// slice, or reports false if the request has no such attribute.
 	AppendAttr(dst []byte, a Attribute) ([]byte, bool)
+}
+
+// Addressed is what [Attributes] may be besides: those who know the client's
+// address as such spare its way through text. The zero Addr means none.
+type Addressed interface {
+	ClientAddr() netip.Addr
 }
 
 // Attrs is a set of attributes by name, as written in a policy: the

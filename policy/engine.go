@@ -124,21 +124,28 @@ func At(t time.Time) Option { return Option{at: t} }
 // Decide charges the request to all rules that match, or to none, and returns
 // the verdict. The context bounds the store's work, not the verdict's life.
 func (e *Engine) Decide(ctx context.Context, attrs Attributes, opts ...Option) Verdict {
-	s := e.scratch.Get().(*scratch)
-	s.attrs = attrs
-	v := Verdict{engine: e, Allowed: true}
+	var v Verdict
+	e.DecideInto(ctx, &v, attrs, opts...)
+	return v
+}
+
+// DecideInto is [Engine.Decide] for fronts that keep verdicts in memory of
+// their own. What v held before is gone.
+func (e *Engine) DecideInto(ctx context.Context, v *Verdict, attrs Attributes, opts ...Option) {
+	v.begin(e)
 	for i := range opts {
 		if !opts[i].at.IsZero() {
 			v.at = opts[i].at
 		}
 	}
-	if e.collect(&v, s, opts) && len(s.charges) > 0 {
-		e.take(ctx, &v, s)
+	s := e.scratch.Get().(*scratch)
+	s.attrs, s.asked = attrs, false
+	if e.collect(v, s, opts) && len(s.charges) > 0 {
+		e.take(ctx, v, s)
 	}
 	s.attrs = nil
 	s.index, s.charges, s.decisions = s.index[:0], s.charges[:0], s.decisions[:0]
 	e.scratch.Put(s)
-	return v
 }
 
 // collect turns the rules that match into charges. It reports false if a rule
@@ -161,15 +168,16 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		key := e.seed.Key(s.key)
 		trial := int(key[1]%100) < r.Spare
 		if !peeked && (r.Deny || !whole && r.Missing == Refuse) {
-			o := Outcome{Rule: r.Rule, Trial: trial, from: fromNowhere, Decision: spillgate.Decision{
-				Reason: spillgate.NeverFits, RetryAfter: spillgate.Never,
-			}}
+			if !trial {
+				v.begin(e)
+				v.Allowed = false
+			}
+			o := v.add()
+			o.Rule, o.Trial, o.from = r.Rule, trial, fromNowhere
+			o.Decision = spillgate.Decision{Reason: spillgate.NeverFits, RetryAfter: spillgate.Never}
 			if trial {
-				v.add(o)
 				continue
 			}
-			*v = Verdict{engine: e}
-			v.add(o)
 			return false
 		}
 		c := spillgate.Charge{Space: e.spaces[i], Key: key, Meter: r.meter, Trial: trial}
@@ -213,7 +221,7 @@ func (e *Engine) take(ctx context.Context, v *Verdict, s *scratch) {
 	switch {
 	case err == nil:
 		for i := range s.charges {
-			e.fold(v, s, i, s.decisions[i], fromStore)
+			e.fold(v, s, i, &s.decisions[i], fromStore)
 		}
 	case errors.Is(err, spillgate.ErrCost) || errors.Is(err, spillgate.ErrCharge) || ctx.Err() != nil:
 		v.Allowed, v.err = false, fmt.Errorf("policy: %w", err)
@@ -223,12 +231,10 @@ func (e *Engine) take(ctx context.Context, v *Verdict, s *scratch) {
 }
 
 // fold adds the decision on charge i to the verdict.
-func (e *Engine) fold(v *Verdict, s *scratch, i int, d spillgate.Decision, from origin) {
-	c := &s.charges[i]
-	v.add(Outcome{
-		Rule: e.policy.rules[s.index[i]].Rule, Decision: d, Peeked: c.N == 0, Trial: c.Trial,
-		space: c.Space, key: c.Key, meter: c.Meter, charged: d.Taken, from: from,
-	})
+func (e *Engine) fold(v *Verdict, s *scratch, i int, d *spillgate.Decision, from origin) {
+	c, o := &s.charges[i], v.add()
+	o.Rule, o.Decision, o.Peeked, o.Trial = e.policy.rules[s.index[i]].Rule, *d, c.N == 0, c.Trial
+	o.index, o.key, o.charged, o.from = int32(s.index[i]), c.Key, d.Taken, from
 	if !d.Allowed && !c.Trial {
 		v.Allowed = false
 	}
@@ -247,7 +253,7 @@ func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause e
 		c, r := s.charges[i], &e.policy.rules[s.index[i]]
 		switch {
 		case r.OnFault == Open || c.Trial:
-			e.fold(v, s, i, spillgate.Decision{Allowed: true, Reason: spillgate.Granted, Limit: r.meter.Limit().Cap()}, fromNowhere)
+			e.fold(v, s, i, &spillgate.Decision{Allowed: true, Reason: spillgate.Granted, Limit: r.meter.Limit().Cap()}, fromNowhere)
 		case r.OnFault == Shut || e.shares[s.index[i]] == nil:
 			shut = true
 		default:
@@ -269,6 +275,6 @@ func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause e
 		return
 	}
 	for i := range local.charges {
-		e.fold(v, local, i, local.decisions[i], fromLocal)
+		e.fold(v, local, i, &local.decisions[i], fromLocal)
 	}
 }

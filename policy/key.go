@@ -102,6 +102,9 @@ type request struct {
 	attrs Attributes
 	buf   []byte // values
 	key   []byte // the encoding of the key at hand
+
+	addr  netip.Addr // of the client, once asked for
+	asked bool
 }
 
 // value returns the value of a; it is good until the next call.
@@ -113,23 +116,37 @@ func (r *request) value(a Attribute) ([]byte, bool) {
 	return v, ok
 }
 
-// address reads a client address; what can't be read is the zero Addr, which
-// is in no network.
-func (r *request) address(v []byte) netip.Addr {
-	// A copy would be an allocation a rule. The string lives no longer than
-	// this call: ParseAddr keeps its text only in an error, dropped here, and
-	// zones are cloned (package unique).
-	a, err := netip.ParseAddr(unsafe.String(unsafe.SliceData(v), len(v)))
-	if err != nil {
-		return netip.Addr{}
+// address returns the client's address; it is not valid if the request has
+// none, or one that is no address.
+func (r *request) address() netip.Addr {
+	if r.asked {
+		return r.addr
 	}
-	return a.Unmap().WithZone("")
+	r.asked, r.addr = true, netip.Addr{}
+	if a, ok := r.attrs.(Addressed); ok {
+		r.addr = a.ClientAddr()
+	} else if v, ok := r.value(Attribute{Kind: ClientIP}); ok {
+		// A copy would be an allocation a request. The string lives no longer
+		// than this call: ParseAddr keeps its text only in an error, dropped
+		// here, and zones are cloned (package unique).
+		if a, err := netip.ParseAddr(unsafe.String(unsafe.SliceData(v), len(v))); err == nil {
+			r.addr = a
+		}
+	}
+	r.addr = r.addr.Unmap().WithZone("")
+	return r.addr
 }
 
 // appendKey appends the encoding of p's value to the key at hand, and reports
 // false if the request has none of its attributes.
 func (r *request) appendKey(p *Part) bool {
 	for _, a := range p.Attributes {
+		if a.Kind == ClientIP {
+			if addr := r.address(); addr.IsValid() {
+				r.appendAddress(addr, p.Prefix)
+				return true
+			}
+		}
 		v, ok := r.value(a)
 		if !ok {
 			continue
@@ -144,9 +161,6 @@ func (r *request) appendKey(p *Part) bool {
 				}
 			}
 		}
-		if a.Kind == ClientIP {
-			v = r.group(v, p.Prefix)
-		}
 		r.key = binary.AppendUvarint(r.key, uint64(a.Kind))
 		r.key = spillgate.AppendPart(r.key, a.Name, v)
 		return true
@@ -155,21 +169,20 @@ func (r *request) appendKey(p *Part) bool {
 	return false
 }
 
-// group brings an address to the form in which it is a key: the bits of an
-// IPv4 address, or of an IPv6 prefix. Text that is no address stays text.
-func (r *request) group(v []byte, prefix int) []byte {
-	a := r.address(v)
-	if !a.IsValid() {
-		return v
-	}
+// appendAddress appends the form in which an address is a key: the bits of an
+// IPv4 address, or of an IPv6 prefix and its length. Text in the
+// place of an address is appended as any other value, under another kind.
+func (r *request) appendAddress(a netip.Addr, prefix int) {
+	r.key = binary.AppendUvarint(r.key, uint64(kinds)+1)
 	if a.Is4() {
 		b := a.As4()
-		return append(v[:0], b[:]...)
+		r.key = append(append(r.key, 4, 32), b[:]...)
+		return
 	}
 	if prefix == 0 {
 		prefix = DefaultPrefix
 	}
 	p, _ := a.Prefix(prefix)
 	b := p.Addr().As16()
-	return append(append(v[:0], b[:]...), byte(prefix))
+	r.key = append(append(r.key, 6, byte(prefix)), b[:]...)
 }

@@ -115,13 +115,13 @@ func compilePattern(k Kind, v string) (pattern, error) {
 
 // holds reports whether the request meets c.
 func (c *condition) holds(r *request) bool {
+	if c.attr.Kind == ClientIP {
+		a := r.address()
+		return (len(c.want) == 0 || contains(c.want, a)) && !contains(c.unwanted, a)
+	}
 	v, ok := r.value(c.attr)
 	if !ok {
 		return len(c.want) == 0
-	}
-	if c.attr.Kind == ClientIP {
-		a := r.address(v)
-		return (len(c.want) == 0 || contains(c.want, a)) && !contains(c.unwanted, a)
 	}
 	if (len(c.want) == 0 || meets(c.want, c.attr.Kind, v)) && !meets(c.unwanted, c.attr.Kind, v) {
 		return true

@@ -17,11 +17,10 @@ type Outcome struct {
 	// Trial reports that the rule spares this key: it never refuses it.
 	Trial bool
 
-	space   *spillgate.Space
-	key     spillgate.Key
-	meter   *spillgate.Meter
-	charged int64 // units that stand charged now
 	from    origin
+	index   int32 // of the rule
+	charged int64 // units that stand charged now
+	key     spillgate.Key
 }
 
 // origin says where a charge was taken, and so where it is settled.
@@ -36,7 +35,12 @@ const (
 // Refuses reports whether this rule is one of those that refuse the request.
 func (o *Outcome) Refuses() bool { return !o.Decision.Allowed && !o.Trial }
 
-const inline = 4
+// Judged reports whether a limit was asked at all: not by a rule that denies
+// everything, nor by one that lets pass while the store fails. Without it the
+// decision's numbers mean nothing.
+func (o *Outcome) Judged() bool { return o.from != fromNowhere }
+
+const inline = 3
 
 // A Verdict is what the policy says of one request. It is a value; after the
 // work is done it is settled through its methods, which are not for
@@ -56,13 +60,18 @@ type Verdict struct {
 	more   []Outcome
 }
 
-func (v *Verdict) add(o Outcome) {
-	if v.n < inline {
-		v.first[v.n] = o
-	} else {
-		v.more = append(v.more, o)
+// begin makes v the verdict on a request that nothing was said of yet.
+func (v *Verdict) begin(e *Engine) {
+	clear(v.first[:min(v.n, inline)])
+	v.Allowed, v.Fault, v.engine, v.at, v.err, v.n, v.more = true, nil, e, time.Time{}, nil, 0, nil
+}
+
+// add makes room for what one more rule says.
+func (v *Verdict) add() *Outcome {
+	if v.n++; v.n > inline {
+		v.more = append(v.more, Outcome{})
 	}
-	v.n++
+	return v.Outcome(v.n - 1)
 }
 
 // Len returns how many rules applied.
@@ -162,10 +171,10 @@ func (v *Verdict) Err() error {
 // can't answer.
 func (v *Verdict) Peek(ctx context.Context, rule string) (d spillgate.Decision, ok bool) {
 	o := v.Of(rule)
-	if o == nil || o.space == nil || o.from == fromNowhere {
+	if o == nil || !o.Judged() {
 		return d, false
 	}
-	cs := [1]spillgate.Charge{{Space: o.space, Key: o.key, Meter: o.meter}}
+	cs := [1]spillgate.Charge{{Space: v.engine.spaces[o.index], Key: o.key, Meter: v.engine.meter(o)}}
 	var out [1]spillgate.Decision
 	if err := v.store(o.from).Take(ctx, v.at, cs[:], out[:]); err != nil {
 		return d, false
@@ -230,7 +239,7 @@ func (v *Verdict) settle(which func(*Outcome) bool, actual int64) error {
 			continue
 		}
 		cs := [1]spillgate.Correction{{
-			Space: o.space, Key: o.key, Meter: o.meter, Delta: actual - o.charged,
+			Space: v.engine.spaces[o.index], Key: o.key, Meter: v.engine.meter(o), Delta: actual - o.charged,
 			At: o.Decision.At, Slot: o.Decision.Slot, Overflow: o.Decision.Overflow,
 		}}
 		// The context of a request is often over when its work is; a
@@ -244,7 +253,30 @@ func (v *Verdict) settle(which func(*Outcome) bool, actual int64) error {
 	return err
 }
 
+// meter returns the meter that an outcome was charged by.
+func (e *Engine) meter(o *Outcome) *spillgate.Meter {
+	if o.from == fromLocal {
+		return e.shares[o.index]
+	}
+	return e.policy.rules[o.index].meter
+}
+
 type contextKey struct{}
+
+// A Carrier is a context and the verdict that it carries in one object, for
+// fronts that count allocations. [FromContext] finds it.
+type Carrier struct {
+	context.Context
+	Verdict Verdict
+}
+
+// Value returns the verdict to [FromContext].
+func (c *Carrier) Value(key any) any {
+	if key == (contextKey{}) {
+		return &c.Verdict
+	}
+	return c.Context.Value(key)
+}
 
 // NewContext returns a context that carries v.
 func NewContext(ctx context.Context, v *Verdict) context.Context {
