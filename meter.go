@@ -148,10 +148,10 @@ func (q Ask) valid() bool {
 	return q.N >= 0 && q.Min >= 0 && q.Min <= q.N && q.Keep >= 0
 }
 
-// begin sets d, which is zero, to what every decision of m begins with, and
-// reports whether q can be carried out.
+// begin sets d to what every decision of m begins with, and reports whether q
+// can be carried out.
 func (d *Decision) begin(m *Meter, now Instant, q Ask) bool {
-	d.Limit, d.At = m.most, now
+	*d = Decision{Limit: m.most, At: now}
 	if !q.valid() {
 		d.Reason, d.RetryAfter = BadCost, Never
 		return false
@@ -184,27 +184,35 @@ func (m *Meter) Take(s State, now Instant, n int64) (State, Decision) {
 
 // Grant is [Meter.Take] with every way to ask.
 func (m *Meter) Grant(s State, now Instant, q Ask) (after State, d Decision) {
-	// The decision is large: the steps write it where it will be.
+	after = m.decide(s, now, q, &d)
+	return after, d
+}
+
+// decide is [Meter.Grant]; it writes the decision, which is large, where it
+// will be.
+func (m *Meter) decide(s State, now Instant, q Ask, d *Decision) State {
 	if !d.begin(m, now, q) {
-		return s, d
+		return s
 	}
 	now = m.within(now)
-	s = m.Adopt(s, now)
+	if uint32(s.B>>partBits) != m.id {
+		s = m.Adopt(s, now)
+	}
 	switch m.limit.Algorithm {
 	case Bucket:
-		after = m.takeBucket(s, now, q, &d)
+		return m.takeBucket(s, now, q, d)
 	case Queue:
-		after = m.takeQueue(s, now, q, &d)
+		return m.takeQueue(s, now, q, d)
 	case FixedWindow:
-		after = m.takeFixed(s, now, q, &d)
+		return m.takeFixed(s, now, q, d)
 	case SlidingCounter:
-		after = m.takeSliding(s, now, q, &d)
+		return m.takeSliding(s, now, q, d)
 	case Unlimited:
 		d.Allowed, d.Reason, d.Remaining, d.Taken = true, Granted, math.MaxInt64, q.N
-	default:
-		after, d.RetryAfter = s, Never
+		return State{}
 	}
-	return after, d
+	d.RetryAfter = Never
+	return s
 }
 
 // Settle corrects an earlier charge: delta above 0 takes that many units
