@@ -161,16 +161,22 @@ func (l *Limiter) Allow(key string) bool {
 		return l.Take(key, 1).Allowed
 	}
 	now := l.memory.now()
-	tag := l.tag(key)
+	tag := table.Tag(siphash.Sum64String(&l.seed.key, key))
 	sh, at := b.table.Shard(tag)
 	sh.Lock()
 	i := sh.Find(tag, at)
 	if i < 0 {
 		sh.Unlock()
-		return b.take(tag, m, now, Ask{N: 1}).Allowed
+		var d Decision
+		b.take(tag, m, now, Ask{N: 1}, &d)
+		return d.Allowed
 	}
 	now = Instant(sh.Advance(int64(now)))
-	s, ok := m.pass(b.load(sh, i, m, now), now)
+	var s State
+	if s.A, s.B = sh.At(i); uint32(s.B>>partBits) != m.id {
+		s = b.space.settled(s, m, now)
+	}
+	s, ok := m.pass(s, now)
 	if ok {
 		sh.Set(i, s.A, s.B, s.A)
 	}
@@ -182,13 +188,14 @@ func (l *Limiter) Allow(key string) bool {
 // Take takes n units of key's if all of them are there. n = 0 only looks. A
 // negative n is denied with [BadCost], and everything after Close with
 // [Closed].
-func (l *Limiter) Take(key string, n int64) Decision {
+func (l *Limiter) Take(key string, n int64) (d Decision) {
 	b, err := l.memory.bind(l.space)
 	m := l.meter.Load()
 	if err != nil {
 		return Decision{Reason: Closed, Limit: m.most, RetryAfter: Never, ResetAfter: Never}
 	}
-	return b.take(l.tag(key), m, l.now(m), Ask{N: n})
+	b.take(l.tag(key), m, l.now(m), Ask{N: n}, &d)
+	return d
 }
 
 // Peek returns what [Limiter.Take] of nothing would: how much of key's is

@@ -115,7 +115,7 @@ func (m *Memory) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 		return err
 	}
 	now := m.instants(at)
-	out[0] = b.take(table.Tag(c.Key[0]), c.Meter, now[now.of(c.Meter)], c.Ask)
+	b.take(table.Tag(c.Key[0]), c.Meter, now[now.of(c.Meter)], c.Ask, &out[0])
 	return nil
 }
 

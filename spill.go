@@ -78,15 +78,14 @@ func (b *binding) forgetSpilled(now Instant) {
 }
 
 // takeSpilled decides for a newcomer to a full table; the spill is locked.
-func (b *binding) takeSpilled(m *Meter, now Instant, q Ask) Decision {
+func (b *binding) takeSpilled(m *Meter, now Instant, q Ask, d *Decision) {
 	b.spill.decided++
-	s, d := b.grant(m, b.loadSpilled(m, now), now, q)
+	s := b.grant(m, b.loadSpilled(m, now), now, q, d)
 	d.Overflow = true
 	if d.Taken > 0 {
 		b.storeSpilled(m, s, now)
 	}
-	b.clipSpilled(&d, m, now)
-	return d
+	b.clipSpilled(d, m, now)
 }
 
 // clipSpilled is [binding.clip] for a decision on m's bucket.

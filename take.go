@@ -2,50 +2,49 @@ package spillgate
 
 import "github.com/spillgate/spillgate/internal/table"
 
-// take decides a single charge.
-func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask) Decision {
+// take decides a single charge, into d.
+func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask, d *Decision) {
 	switch m.limit.Algorithm {
 	case Unlimited:
-		_, d := m.Grant(State{}, now, q)
-		return d
+		b.grant(m, State{}, now, q, d)
+		return
 	case SlidingCounter:
 		b.countsSliding()
 	}
-	var d Decision
-	var s State
 	sh, at := b.table.Shard(tag)
 	sh.Lock()
 	now = Instant(sh.Advance(int64(now)))
 	if i := sh.Find(tag, at); i >= 0 {
-		s, d = b.grant(m, b.load(sh, i, m, now), now, q)
+		s := b.grant(m, b.load(sh, i, m, now), now, q, d)
 		if b.ttl > 0 {
-			b.clip(&d, sh.Stamp(i), now)
+			b.clip(d, sh.Stamp(i), now)
 		}
 		if d.Taken > 0 {
 			b.store(sh, i, m, s, d)
 		}
 	} else if b.room(sh, tag, now, 0) {
-		s, d = b.grant(m, State{}, now, q)
+		s := b.grant(m, State{}, now, q, d)
 		if d.Taken > 0 {
 			b.store(sh, sh.Put(tag, int64(now)), m, s, d)
 		}
-		b.clip(&d, int64(now), now)
+		b.clip(d, int64(now), now)
 	} else {
 		b.spill.Lock()
-		d = b.takeSpilled(m, now, q)
+		b.takeSpilled(m, now, q, d)
 		b.spill.Unlock()
 	}
 	sh.Unlock()
 	b.table.Look(int64(now))
-	return d
 }
 
-// grant is [Meter.Grant], also of states that are kept.
-func (b *binding) grant(m *Meter, s State, now Instant, q Ask) (State, Decision) {
+// grant is [Meter.Grant], also of states that are kept, into d.
+func (b *binding) grant(m *Meter, s State, now Instant, q Ask, d *Decision) State {
 	if m.keeps {
-		return b.keeper.grant(b.space, m, s, now, q)
+		s, *d = b.keeper.grant(b.space, m, s, now, q)
+	} else {
+		s, *d = m.Grant(s, now, q)
 	}
-	return m.Grant(s, now, q)
+	return s
 }
 
 // correct is [Meter.Settle], also of states that are kept.
@@ -76,7 +75,7 @@ func (b *binding) load(sh *table.Shard, i int, m *Meter, now Instant) State {
 }
 
 // store writes a state that d has left.
-func (b *binding) store(sh *table.Shard, i int, m *Meter, s State, d Decision) {
+func (b *binding) store(sh *table.Shard, i int, m *Meter, s State, d *Decision) {
 	_, old := sh.At(i)
 	b.keeper.replace(old, s)
 	due := s.A
@@ -129,8 +128,9 @@ func (b *binding) settle(tag uint64, c *Correction, now Instant) {
 		if s := b.correct(c, b.load(sh, i, m, now), now); s.B == 0 {
 			sh.Drop(i)
 		} else {
-			_, d := b.grant(m, s, now, Ask{})
-			b.store(sh, i, m, s, d)
+			var d Decision
+			b.grant(m, s, now, Ask{}, &d)
+			b.store(sh, i, m, s, &d)
 		}
 	case c.Overflow || c.Delta > 0 && !b.room(sh, tag, now, 0):
 		b.spill.Lock()
@@ -139,8 +139,9 @@ func (b *binding) settle(tag uint64, c *Correction, now Instant) {
 		b.spill.Unlock()
 	case c.Delta > 0:
 		if s := b.correct(c, State{}, now); s.B != 0 {
-			_, d := b.grant(m, s, now, Ask{})
-			b.store(sh, sh.Put(tag, int64(now)), m, s, d)
+			var d Decision
+			b.grant(m, s, now, Ask{}, &d)
+			b.store(sh, sh.Put(tag, int64(now)), m, s, &d)
 		}
 	}
 	sh.Unlock()

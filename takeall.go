@@ -86,7 +86,9 @@ func (m *Memory) takeAll(now times, cs []Charge, out []Decision) error {
 		c.withdraw(out)
 	}
 	c.unlock()
-	c.share(cs, out)
+	if len(c.parts) < len(cs) {
+		c.share(cs, out)
+	}
 	if len(c.order) > 0 {
 		p := &c.parts[c.order[int(uint64(c.times[0])>>8)%len(c.order)]]
 		p.b.table.Look(int64(c.times[p.clock]))
@@ -120,7 +122,8 @@ func (m *Memory) add(c *call, cs []Charge, i int) error {
 	c.of[i] = uint16(n)
 	c.parts = c.parts[:n+1] // an append would move it to the heap
 	p := &c.parts[n]
-	*p = part{b: b, m: g.Meter, tag: tag, ask: g.Ask, trial: g.Trial, first: uint16(i), root: root, kind: inEntry}
+	p.b, p.m, p.tag, p.ask, p.trial = b, g.Meter, tag, g.Ask, g.Trial
+	p.first, p.root, p.kind = uint16(i), root, inEntry
 	switch g.Meter.limit.Algorithm {
 	case Unlimited:
 		p.kind = inNone
@@ -273,8 +276,7 @@ func (c *call) decide(out []Decision) bool {
 		if root == p {
 			p.after = p.before
 		}
-		var s State
-		s, *d = c.judge(p, p.ask, root.after)
+		s := c.judge(p, p.ask, root.after, d)
 		if d.Taken > 0 {
 			root.after, root.taker = s, uint16(i)+1
 		}
@@ -285,25 +287,25 @@ func (c *call) decide(out []Decision) bool {
 	return passes
 }
 
-// judge decides a part on a state.
-func (c *call) judge(p *part, q Ask, s State) (State, Decision) {
+// judge decides a part on a state, into d, and returns the state after.
+func (c *call) judge(p *part, q Ask, s State, d *Decision) State {
 	now, root := c.times[p.clock], &c.parts[p.root]
 	if uint32(s.B>>partBits) != p.m.id {
 		s = p.b.space.settled(s, p.m, now)
 	}
-	s, d := p.b.grant(p.m, s, now, q)
+	s = p.b.grant(p.m, s, now, q, d)
 	if p.b.ttl > 0 {
 		switch {
 		case root.kind == inSpill && root.taker == 0:
-			p.b.clipSpilled(&d, p.m, now)
+			p.b.clipSpilled(d, p.m, now)
 		case root.kind == inEntry && root.taker == 0:
-			p.b.clip(&d, p.sh.Stamp(root.index), now)
+			p.b.clip(d, p.sh.Stamp(root.index), now)
 		case root.kind != inNone:
-			p.b.clip(&d, int64(now), now)
+			p.b.clip(d, int64(now), now)
 		}
 	}
 	d.Overflow = root.kind == inSpill
-	return s, d
+	return s
 }
 
 // withdraw makes the decisions those of a request that took nothing. A limit
@@ -318,14 +320,13 @@ func (c *call) withdraw(out []Decision) {
 		p := &c.parts[i]
 		s, d := c.parts[p.root].before, &out[p.first]
 		if p.trial {
-			var after State
-			after, *d = c.judge(p, p.ask, s)
+			after := c.judge(p, p.ask, s, d)
 			if p.m.keeps {
 				p.b.keeper.undo(p.m, s, after, *d)
 			}
 		}
 		if d.Taken > 0 {
-			_, *d = c.judge(p, Ask{Keep: p.ask.Keep}, s)
+			c.judge(p, Ask{Keep: p.ask.Keep}, s, d)
 		}
 	}
 }
@@ -363,7 +364,7 @@ func (c *call) write(out []Decision) {
 // store writes the state of a root.
 func (c *call) store(root *part, index int, out []Decision) {
 	by := &c.parts[root.taker-1]
-	root.b.store(root.sh, index, by.m, root.after, out[by.first])
+	root.b.store(root.sh, index, by.m, root.after, &out[by.first])
 }
 
 // unlock gives all locks back.
@@ -403,7 +404,10 @@ func (c *call) share(cs []Charge, out []Decision) {
 	}
 	for i := range cs {
 		p := &c.parts[c.of[i]]
-		if out[i] = out[p.first]; !p.took {
+		if int(p.first) != i {
+			out[i] = out[p.first]
+		}
+		if !p.took {
 			continue
 		}
 		more := min(p.left, cs[i].N-cs[i].least())
