@@ -97,7 +97,7 @@ func TestCalendarWindowsTile(t *testing.T) {
 			from     string
 			n        int
 		}{
-			{Hour, time.Minute, time.Hour, "2010-10-01T00:00:00Z", 24 * 200},
+			{Hour, time.Minute, time.Hour, "2010-10-15T00:00:00Z", 24 * 40},
 			{Day, 20 * time.Hour, 27 * time.Hour, "1969-01-01T00:00:00Z", 366 * 55},
 			{Week, 5 * 24 * time.Hour, 8 * 24 * time.Hour, "1969-01-01T00:00:00Z", 53 * 55},
 			{Month, 27 * 24 * time.Hour, 32 * 24 * time.Hour, "1969-01-01T00:00:00Z", 12 * 55},

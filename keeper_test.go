@@ -144,7 +144,7 @@ func TestKeptStatesAreBounded(t *testing.T) {
 			mem, sp, m := NewMemory(), mustSpace(t, SpaceOptions{MaxKeys: 5000, AtCap: atCap}), mustMeter(t, text)
 			r := rand.New(rand.NewPCG(1, 1))
 			now := Instant(0)
-			for i := range 50_000 {
+			for i := range 15_000 {
 				now += Instant(time.Millisecond / 2)
 				takeAll(t, mem, now, Charge{Space: sp, Key: Key{r.Uint64()}, Meter: m, Ask: Ask{N: 1 + int64(i%3)}})
 			}
