@@ -164,21 +164,18 @@ func (l *Limiter) Allow(key string) bool {
 	tag := table.Tag(siphash.Sum64String(&l.seed.key, key))
 	sh, at := b.table.Shard(tag)
 	sh.Lock()
-	i := sh.Find(tag, at)
-	if i < 0 {
-		sh.Unlock()
-		var d Decision
-		b.take(tag, m, now, Ask{N: 1}, &d)
-		return d.Allowed
-	}
 	now = Instant(sh.Advance(int64(now)))
-	var s State
-	if s.A, s.B = sh.At(i); uint32(s.B>>partBits) != m.id {
-		s = b.space.settled(s, m, now)
-	}
-	s, ok := m.pass(s, now)
-	if ok {
-		sh.Set(i, s.A, s.B, s.A)
+	var ok bool
+	if i := sh.Find(tag, at); i >= 0 {
+		var s State
+		if s.A, s.B = sh.At(i); uint32(s.B>>partBits) != m.id {
+			s = b.space.settled(s, m, now)
+		}
+		if s, ok = m.pass(s, now); ok {
+			sh.Set(i, s.A, s.B, s.A)
+		}
+	} else {
+		ok = b.passNew(sh, tag, m, now)
 	}
 	sh.Unlock()
 	b.table.Look(int64(now))

@@ -148,8 +148,8 @@ func (b *binding) settle(tag uint64, c *Correction, now Instant) {
 	b.table.Look(int64(now))
 }
 
-// pass is [Meter.Take] of one unit under a plain limit, for those who want to
-// know no more.
+// pass is [Meter.Take] of one unit from a bucket or queue that moves, for those
+// who want to know no more.
 func (m *Meter) pass(s State, now Instant) (State, bool) {
 	now = m.within(now)
 	f := flowOf(s, now).plus(m.one, m.den)
@@ -157,4 +157,23 @@ func (m *Meter) pass(s State, now Instant) (State, bool) {
 		return s, false
 	}
 	return m.packFlow(f, now), true
+}
+
+// passNew is pass for a tag that has no entry, in a space without a TTL.
+func (b *binding) passNew(sh *table.Shard, tag uint64, m *Meter, now Instant) bool {
+	if b.room(sh, tag, now, 0) {
+		s, ok := m.pass(State{}, now)
+		if ok {
+			sh.Set(sh.Put(tag, int64(now)), s.A, s.B, s.A)
+		}
+		return ok
+	}
+	b.spill.Lock()
+	b.spill.decided++
+	s, ok := m.pass(b.loadSpilled(m, now), now)
+	if ok {
+		b.storeSpilled(m, s, now)
+	}
+	b.spill.Unlock()
+	return ok
 }

@@ -148,7 +148,7 @@ func (s *Shard) sizeFor(n int) int {
 func (s *Shard) move(now int64, n int) {
 	due, _ := s.due()
 	old, stamps := s.entries, s.stamps
-	s.hand = 0
+	s.hand, s.left, s.earliest = 0, 0, math.MinInt64 // a new round
 	s.table.moves.Add(1)
 again:
 	s.held = 0

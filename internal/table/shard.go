@@ -24,10 +24,12 @@ type Shard struct {
 
 	index     uint32
 	held, cap int32 // entries that count, and the most that may
-	hand      int32 // where the next sweep of a large table starts
 
-	earliest int64  // no entry is as new before it
-	version  uint32 // of the Due that earliest was found under
+	// A round of the hand over all entries finds the earliest instant at
+	// which any of them is as new. Until then nobody need look.
+	hand, left int32  // where it is, and how many entries are left
+	version    uint32 // of the Due of the round
+	earliest   int64  // of what the hand has seen and what was written since
 
 	evicted, probed uint64
 
@@ -164,25 +166,33 @@ func (s *Shard) Room(tag uint64, now int64, promised int) bool {
 	return !s.Full(promised) || s.makeRoom(tag, now, promised)
 }
 
-// makeRoom looks for entries that are as new: in the two sets of the tag, then
-// in all of a small table, unless it is known that none can be, and in the
-// next few of a large one.
+// makeRoom looks for entries that are as new, unless it is known that none can
+// be: in the two sets of the tag, then in all of a small table, or in the next
+// few of a large one.
 func (s *Shard) makeRoom(tag uint64, now int64, promised int) bool {
 	if len(s.entries) == 0 { // all that the cap allows is promised
 		return false
 	}
 	due, version := s.due()
+	switch {
+	case version != s.version:
+		s.begin(version)
+	case s.left > 0 && s.table.n > 1:
+	case s.left == 0 && now < s.earliest:
+		return false
+	default:
+		s.begin(version)
+	}
 	home := s.home(tag)
 	s.dropSet(due, home, now)
 	s.dropSet(due, s.other(tag, home), now)
 	if !s.Full(promised) {
 		return true
 	}
-	switch {
-	case s.table.n > 1:
-		s.sweep(now, handStep)
-	case now >= s.earliest || version != s.version:
-		s.sweep(now, len(s.entries))
+	if s.table.n > 1 {
+		s.sweep(due, now, handStep)
+	} else {
+		s.sweep(due, now, len(s.entries))
 	}
 	return !s.Full(promised)
 }
@@ -222,14 +232,16 @@ func (s *Shard) dropSet(due Due, home uint64, now int64) {
 	}
 }
 
-// sweep drops what is as new among the next n entries.
-func (s *Shard) sweep(now int64, n int) {
-	due, version := s.due()
-	whole := n >= len(s.entries)
-	if whole {
-		n, s.hand = len(s.entries), 0
-	}
-	earliest := int64(math.MaxInt64)
+// begin begins a round of the hand.
+func (s *Shard) begin(version uint32) {
+	s.left, s.earliest, s.version = int32(len(s.entries)), math.MaxInt64, version
+}
+
+// sweep moves the hand on by n entries, or to the end of its round, and drops
+// what is as new.
+func (s *Shard) sweep(due Due, now int64, n int) {
+	n = min(n, int(s.left))
+	earliest := s.earliest
 	for range n {
 		i := int(s.hand)
 		if s.hand++; int(s.hand) >= len(s.entries) {
@@ -240,12 +252,11 @@ func (s *Shard) sweep(now int64, n int) {
 		}
 		if at := s.newAt(due, i, now); at <= now {
 			s.Drop(i)
-		} else {
-			earliest = min(earliest, at)
+		} else if at < earliest {
+			earliest = at
 		}
 	}
-	if whole {
-		s.earliest, s.version = earliest, version
-	}
+	s.left -= int32(n)
+	s.earliest = earliest
 	s.probed += uint64(n)
 }

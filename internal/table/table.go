@@ -160,7 +160,8 @@ func (t *Table) Clear() {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Lock()
-		s.entries, s.stamps, s.held, s.hand = nil, nil, 0, 0
+		s.entries, s.stamps, s.held = nil, nil, 0
+		s.hand, s.left, s.earliest = 0, 0, -1<<63
 		s.Unlock()
 	}
 }
@@ -191,7 +192,9 @@ func (t *Table) look(now, next int64) {
 		return
 	}
 	now = s.Advance(now)
-	s.sweep(now, len(s.entries))
+	due, version := s.due()
+	s.begin(version)
+	s.sweep(due, now, len(s.entries))
 	if n := s.sizeFor(int(s.held)); int(s.held) < len(s.entries)/3 && n < len(s.entries) {
 		s.move(now, n)
 	}
