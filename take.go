@@ -41,10 +41,9 @@ func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask, d *Decision) {
 func (b *binding) grant(m *Meter, s State, now Instant, q Ask, d *Decision) State {
 	if m.keeps {
 		s, *d = b.keeper.grant(b.space, m, s, now, q)
-	} else {
-		s, *d = m.Grant(s, now, q)
+		return s
 	}
-	return s
+	return m.decide(s, now, q, d)
 }
 
 // correct is [Meter.Settle], also of states that are kept.

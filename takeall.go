@@ -17,7 +17,6 @@ type part struct {
 	m     *Meter
 	sh    *table.Shard
 	tag   uint64
-	place uint64
 	ask   Ask
 	trial bool
 	clock uint8 // which of the call's times it goes by
@@ -52,27 +51,41 @@ type call struct {
 	times times
 }
 
-// takeAll takes all charges or none. Every shard in question is locked, in one
-// order everywhere, then what newcomers share; every part is decided at one
-// instant on the state that earlier parts left; then all is written or
-// nothing.
+// takeAll takes all charges or none. The memory of a call is on the stack, and
+// as small as will do, since all of it has to be cleared.
 func (m *Memory) takeAll(now times, cs []Charge, out []Decision) error {
-	var (
-		parts [inline]part
-		index [2 * inline]uint16
-		c     = call{times: now}
-	)
-	if n := len(cs); n <= inline {
-		c.parts, c.of, c.order = parts[:0], index[:n:inline], index[inline:inline]
-	} else if n <= MaxCharges {
-		c.parts, c.of, c.order = make([]part, 0, n), make([]uint16, n), make([]uint16, 0, n)
-	} else {
+	switch n := len(cs); {
+	case n <= inline/2:
+		return m.takeFew(now, cs, out)
+	case n <= inline:
+		var parts [inline]part
+		var index [2 * inline]uint16
+		c := call{parts[:0], index[:n:inline], index[inline:inline], now}
+		return m.run(&c, cs, out)
+	case n <= MaxCharges:
+		c := call{make([]part, 0, n), make([]uint16, n), make([]uint16, 0, n), now}
+		return m.run(&c, cs, out)
+	default:
 		return fmt.Errorf("spillgate: %w: %d charges at once: at most %d", ErrCharge, n, MaxCharges)
 	}
+}
+
+func (m *Memory) takeFew(now times, cs []Charge, out []Decision) error {
+	const few = inline / 2
+	var parts [few]part
+	var index [2 * few]uint16
+	c := call{parts[:0], index[:len(cs):few], index[few:few], now}
+	return m.run(&c, cs, out)
+}
+
+// run carries a call out. Every shard in question is locked, in one order
+// everywhere, then what newcomers share; every part is decided at one instant
+// on the state that earlier parts left; then all is written or nothing.
+func (m *Memory) run(c *call, cs []Charge, out []Decision) error {
 	for _, trial := range [2]bool{false, true} {
 		for i := range cs {
 			if cs[i].Trial == trial {
-				if err := m.add(&c, cs, i); err != nil {
+				if err := m.add(c, cs, i); err != nil {
 					return err
 				}
 			}
@@ -89,9 +102,11 @@ func (m *Memory) takeAll(now times, cs []Charge, out []Decision) error {
 	if len(c.parts) < len(cs) {
 		c.share(cs, out)
 	}
-	if len(c.order) > 0 {
-		p := &c.parts[c.order[int(uint64(c.times[0])>>8)%len(c.order)]]
-		p.b.table.Look(int64(c.times[p.clock]))
+	for i := range c.parts {
+		p := &c.parts[i]
+		if p.b.table.Look(int64(c.times[p.clock])) {
+			break // once a call
+		}
 	}
 	return nil
 }
@@ -131,7 +146,7 @@ func (m *Memory) add(c *call, cs []Charge, i int) error {
 		b.countsSliding()
 	}
 	if p.kind != inNone {
-		p.sh, p.place = b.table.Shard(tag)
+		p.sh, _ = b.table.Shard(tag)
 		p.clock = uint8(c.times.of(g.Meter))
 		c.insert(p.sh, uint16(n))
 	}
@@ -193,7 +208,7 @@ func (c *call) locate() {
 			continue
 		}
 		now := c.times[p.clock]
-		if p.index = p.sh.Find(p.tag, p.place); p.index >= 0 {
+		if p.index = p.sh.Lookup(p.tag); p.index >= 0 {
 			p.before.A, p.before.B = p.sh.At(p.index)
 			if p.b.ttl > 0 && int64(now) >= later(p.sh.Stamp(p.index), p.b.ttl) {
 				p.before = State{}

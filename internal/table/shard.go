@@ -58,6 +58,9 @@ func (s *Shard) Find(tag, at uint64) int {
 	return s.search(tag, home)
 }
 
+// Lookup is Find for those who don't know where.
+func (s *Shard) Lookup(tag uint64) int { return s.Find(tag, tag*s.table.n) }
+
 // search goes through a tag's two sets, from its home entry on. Whoever put
 // an entry down took the first place that was free, so that the search ends
 // at a place that was never used.

@@ -172,11 +172,15 @@ const lookEvery = int64(10 * time.Millisecond)
 // Look gives memory back. It is called after a charge, with no lock held, and
 // mostly returns at once: at most once in 10 ms of the caller's clock it looks
 // at one more shard, if nobody holds that, drops the entries that are as new,
-// and moves it to less memory if it is less than a third full.
-func (t *Table) Look(now int64) {
-	if next := t.nextLook.Load(); now >= next {
-		t.look(now, next)
+// and moves it to less memory if it is less than a third full. It reports
+// whether it did look.
+func (t *Table) Look(now int64) bool {
+	next := t.nextLook.Load()
+	if now < next {
+		return false
 	}
+	t.look(now, next)
+	return true
 }
 
 func (t *Table) look(now, next int64) {
