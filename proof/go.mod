@@ -10,4 +10,9 @@ require (
 	golang.org/x/mod v0.43.0
 )
 
-require golang.org/x/text v0.14.0 // indirect
+require (
+	github.com/anishathalye/porcupine v1.3.1 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
+	golang.org/x/text v0.14.0 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
+)

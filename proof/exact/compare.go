@@ -14,7 +14,7 @@ import (
 // where it names one.
 //
 // A bucket and a queue may be late from the second change of limit on, by the
-// error that is printed for each: see [slack].
+// error that is printed for each: see [Slack].
 func Compare(list oracle.List, way Way) (calls int, err error) {
 	s, err := way.New(Limit(list.Algorithm, list.Limit, list.Period, list.Burst))
 	if errors.Is(err, spillgate.ErrLimit) {
@@ -28,7 +28,7 @@ func Compare(list oracle.List, way Way) (calls int, err error) {
 		return 0, err
 	}
 	o.Forget = way.Forgets
-	var late slack
+	var late Slack
 	for i, op := range list.Ops {
 		got, err := s.Do(op)
 		switch {
@@ -38,14 +38,14 @@ func Compare(list oracle.List, way Way) (calls int, err error) {
 			return i, fmt.Errorf("%s, call %d: %w\n%s", way.Name, i, err, upTo(list, i))
 		}
 		if op.Kind == oracle.Set || op.Kind == oracle.SetFill {
-			late.change(op)
+			late.Change(op)
 		}
 		before := o.Clone()
 		want := o.Do(op)
 		if got == want {
 			continue
 		}
-		if op.Kind != oracle.Step || !late.allows(got, want) {
+		if op.Kind != oracle.Step || !late.Allows(got, want) {
 			return i, fmt.Errorf("%s, call %d:\noracle %+v\nengine %+v\nbefore %+v\n%s",
 				way.Name, i, want, got, before.Clone().Step(op.At, 0), upTo(list, i))
 		}
@@ -57,19 +57,20 @@ func Compare(list oracle.List, way Way) (calls int, err error) {
 	return len(list.Ops), nil
 }
 
-// A slack is by how much a bucket may be late. A change of limit rounds what
+// A Slack is by how much a bucket may be late. A change of limit rounds what
 // is used up to parts of the new limit, 2^41 or more of them a nanosecond, or
 // 2^60 a unit. That is exact for as long as the limit stays; another change
 // carries the rounding over in units, and a nanosecond more is what the ends
 // of waits are rounded up to.
-type slack struct {
+type Slack struct {
 	lost    float64 // units, by roundings that were carried over
 	last    float64 // units, by the latest rounding
 	unit    float64 // ns
 	changes int
 }
 
-func (s *slack) change(op oracle.Op) {
+// Change tells s of a Set or SetFill.
+func (s *Slack) Change(op oracle.Op) {
 	s.changes++
 	s.lost += s.last
 	s.unit = float64(op.Period) / float64(op.Limit)
@@ -79,8 +80,8 @@ func (s *slack) change(op oracle.Op) {
 	}
 }
 
-// allows reports whether got is want, or late by no more than s.
-func (s *slack) allows(got, want oracle.Answer) bool {
+// Allows reports whether got is want, or late by no more than s.
+func (s *Slack) Allows(got, want oracle.Answer) bool {
 	if s.changes < 2 {
 		return false
 	}
