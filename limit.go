@@ -256,7 +256,7 @@ func (l Limit) Cap() int64 {
 func (l Limit) KeyBytes() int64 {
 	switch l.Algorithm {
 	case SlidingLog:
-		return int64(unsafe.Sizeof(logState{})) + max(l.Rate, 4)*int64(unsafe.Sizeof(logEntry{}))
+		return int64(unsafe.Sizeof(logState{})) + (l.Rate+logDebt)*int64(unsafe.Sizeof(logEntry{}))
 	case Concurrency:
 		return int64(unsafe.Sizeof(slotState{})) + max(l.Rate, 4)*int64(unsafe.Sizeof(place{}))
 	}

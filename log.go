@@ -10,8 +10,8 @@ import (
 // admission of the last period, in order of time, those of one instant as
 // one. An admission made at t is in view while now - t < period.
 //
-// It is a ring that grows with what is in view, up to Rate entries: each is
-// worth at least one unit. Entries carry the running total, so that what
+// It is a ring that grows with what is in view, up to Rate entries, as each is
+// worth at least one unit, and some more for debt. Entries carry the running total, so that what
 // leaves by when is found by halving. It is not safe for concurrent use.
 type logState struct {
 	m    *Meter // the limit that it was last settled at
@@ -25,6 +25,10 @@ type logEntry struct {
 	at    Instant
 	total int64 // of all that was taken up to and with this entry
 }
+
+// logDebt is how many entries there is room for beyond the rate, which only
+// debt can need.
+const logDebt = 64
 
 const logEntrySize = int64(unsafe.Sizeof(logEntry{}))
 
@@ -138,9 +142,9 @@ func (l *logState) add(now Instant, n int64) {
 	total := l.base + l.used() + n
 	if l.n > 0 {
 		last := l.entry(l.n - 1)
-		// More entries than the rate are debt. It has no room of its own:
-		// the newest entry stays in view for longer instead.
-		if last.at >= now || l.n >= int(l.m.limit.Rate) && l.n == len(l.ring) {
+		// Where even debt has no room left, the newest entry stays in view for
+		// longer instead.
+		if last.at >= now || l.n >= int(l.m.limit.Rate)+logDebt {
 			last.at, last.total = max(last.at, now), total
 			return
 		}
@@ -152,11 +156,14 @@ func (l *logState) add(now Instant, n int64) {
 	*l.entry(l.n - 1) = logEntry{now, total}
 }
 
-// grow makes room: half as much again, up to what the limit can need.
+// grow makes room: half as much again, up to what the limit can need, then
+// for debt.
 func (l *logState) grow() {
-	room := max(4, len(l.ring)+len(l.ring)/2)
-	if most := int(l.m.limit.Rate); len(l.ring) < most {
+	room, most := max(4, len(l.ring)+len(l.ring)/2), int(l.m.limit.Rate)
+	if len(l.ring) < most {
 		room = min(room, most)
+	} else {
+		room = min(room, most+logDebt)
 	}
 	ring := make([]logEntry, room)
 	k := copy(ring, l.ring[l.head:])
