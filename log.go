@@ -11,8 +11,9 @@ import (
 // one. An admission made at t is in view while now - t < period.
 //
 // It is a ring that grows with what is in view, up to Rate entries, as each is
-// worth at least one unit, and some more for debt. Entries carry the running total, so that what
-// leaves by when is found by halving. It is not safe for concurrent use.
+// worth at least one unit, and some more for debt. Entries carry the running
+// total, so that what leaves by when is found by halving. It is not safe for
+// concurrent use.
 type logState struct {
 	m    *Meter // the limit that it was last settled at
 	ring []logEntry
