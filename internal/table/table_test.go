@@ -308,3 +308,51 @@ func TestTag(t *testing.T) {
 		seen[tag] = true
 	}
 }
+
+// With many shards the cap is each shard's; no live entry is lost all the same.
+func TestModelOfManyShards(t *testing.T) {
+	const cap = 2*ShardKeys + 100
+	r := rand.New(rand.NewPCG(4, 4))
+	tab := New(Options{Cap: cap})
+	live := map[uint64]Entry{}
+	now := int64(0)
+	refused := 0
+	for range 20 * cap {
+		now += r.Int64N(40)
+		if r.IntN(2*cap) == 0 {
+			now += r.Int64N(1e6) // a quiet, after which all is as new
+		}
+		tag := Tag(uint64(r.Int64N(2*cap)) * 0x9e3779b97f4a7c15)
+		s, at := tab.Shard(tag)
+		s.Lock()
+		s.Advance(now)
+		i := s.Find(tag, at)
+		if want, ok := live[tag]; ok && want.A > now && (i < 0 || s.entries[i] != want) {
+			t.Fatalf("tag %x: live and not found as it was", tag)
+		}
+		if i < 0 && s.Room(tag, now, 0) {
+			i = s.Put(tag, now)
+		}
+		if i >= 0 {
+			due := now + 1 + r.Int64N(200*cap)
+			s.Set(i, due, r.Uint64(), due)
+			live[tag] = s.entries[i]
+		} else {
+			refused++
+		}
+		s.Unlock()
+		tab.nextLook.Store(now + r.Int64N(100))
+		tab.Look(now)
+	}
+	held := 0
+	for i := range tab.shards {
+		if err := tab.shards[i].check(); err != nil {
+			t.Error(err)
+		}
+		held += int(tab.shards[i].held)
+	}
+	st := tab.Stats()
+	if refused == 0 || st.Evicted != 0 || st.Held != held || held > cap || st.Moves < 10 {
+		t.Errorf("%d refused, %+v", refused, st)
+	}
+}
