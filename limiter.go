@@ -107,6 +107,9 @@ func (l *Limiter) With(limit Limit) (*Limiter, error) {
 	if err := l.space.check(m); err != nil {
 		return nil, err
 	}
+	if m, err = l.space.joining(m); err != nil {
+		return nil, err
+	}
 	w := &Limiter{memory: l.memory, space: l.space, seed: l.seed}
 	w.meter.Store(m)
 	return w, nil
@@ -164,6 +167,10 @@ func (l *Limiter) Allow(key string) bool {
 	tag := table.Tag(siphash.Sum64String(&l.seed.key, key))
 	sh, at := b.table.Shard(tag)
 	sh.Lock()
+	if b.space.inForce(m) != m {
+		sh.Unlock()
+		return l.Take(key, 1).Allowed
+	}
 	now = Instant(sh.Advance(int64(now)))
 	var ok bool
 	if i := sh.Find(tag, at); i >= 0 {

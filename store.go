@@ -157,14 +157,9 @@ func (sp *Space) Change(old, m *Meter, at Instant) (*Meter, error) {
 	if p := sp.changes.Load(); p != nil {
 		all = *p
 	}
-	for _, c := range all {
-		if c.from == m {
-			var err error
-			if m, err = m.renewed(); err != nil {
-				return nil, err
-			}
-			break
-		}
+	m, err := sp.joining(m)
+	if err != nil {
+		return nil, err
 	}
 	if len(all) >= maxChanges {
 		all = all[1:]
@@ -172,6 +167,35 @@ func (sp *Space) Change(old, m *Meter, at Instant) (*Meter, error) {
 	next := append(append([]change(nil), all...), change{old, at, m})
 	sp.changes.Store(&next)
 	sp.changed.Add(1)
+	return m, nil
+}
+
+// inForce returns the meter that a request which came with m is decided by:
+// that which replaced it, if m was replaced since the request read it, so that
+// no request is decided by numbers of the past and no change is made twice.
+// Whoever decides asks for it under the lock of the state.
+func (sp *Space) inForce(m *Meter) *Meter {
+	if sp.changed.Load() == 0 {
+		return m
+	}
+	for _, c := range *sp.changes.Load() {
+		if c.from == m {
+			m = c.to
+		}
+	}
+	return m
+}
+
+// joining returns the meter for a caller that begins to charge in sp by the
+// limit of m: m, or a renewed one if m was in force here earlier.
+func (sp *Space) joining(m *Meter) (*Meter, error) {
+	if p := sp.changes.Load(); p != nil {
+		for _, c := range *p {
+			if c.from == m {
+				return m.renewed()
+			}
+		}
+	}
 	return m, nil
 }
 

@@ -4,15 +4,13 @@ import "github.com/spillgate/spillgate/internal/table"
 
 // take decides a single charge, into d.
 func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask, d *Decision) {
-	switch m.limit.Algorithm {
-	case Unlimited:
+	if m.limit.Algorithm == Unlimited {
 		b.grant(m, State{}, now, q, d)
 		return
-	case SlidingCounter:
-		b.countsSliding()
 	}
 	sh, at := b.table.Shard(tag)
 	sh.Lock()
+	m = b.current(m)
 	now = Instant(sh.Advance(int64(now)))
 	if i := sh.Find(tag, at); i >= 0 {
 		s := b.grant(m, b.load(sh, i, m, now), now, q, d)
@@ -37,6 +35,14 @@ func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask, d *Decision) {
 	b.table.Look(int64(now))
 }
 
+// current returns the meter by which a request that came with m is decided.
+func (b *binding) current(m *Meter) *Meter {
+	if m = b.space.inForce(m); m.limit.Algorithm == SlidingCounter {
+		b.countsSliding()
+	}
+	return m
+}
+
 // grant is [Meter.Grant], also of states that are kept, into d.
 func (b *binding) grant(m *Meter, s State, now Instant, q Ask, d *Decision) State {
 	if m.keeps {
@@ -47,11 +53,11 @@ func (b *binding) grant(m *Meter, s State, now Instant, q Ask, d *Decision) Stat
 }
 
 // correct is [Meter.Settle], also of states that are kept.
-func (b *binding) correct(c *Correction, s State, now Instant) State {
-	if c.Meter.keeps {
-		return b.keeper.settle(b.space, c.Meter, s, now, c)
+func (b *binding) correct(m *Meter, c *Correction, s State, now Instant) State {
+	if m.keeps {
+		return b.keeper.settle(b.space, m, s, now, c)
 	}
-	return c.Meter.Settle(s, now, c.At, c.Delta)
+	return m.Settle(s, now, c.At, c.Delta)
 }
 
 func (b *binding) countsSliding() {
@@ -108,15 +114,12 @@ func (b *binding) clip(d *Decision, stamp int64, now Instant) {
 
 // settle carries out one correction.
 func (b *binding) settle(tag uint64, c *Correction, now Instant) {
-	m := c.Meter
-	switch m.limit.Algorithm {
-	case Unlimited:
+	if c.Meter.limit.Algorithm == Unlimited {
 		return
-	case SlidingCounter:
-		b.countsSliding()
 	}
 	sh, at := b.table.Shard(tag)
 	sh.Lock()
+	m := b.current(c.Meter)
 	now = Instant(sh.Advance(int64(now)))
 	i := -1
 	if !c.Overflow {
@@ -124,7 +127,7 @@ func (b *binding) settle(tag uint64, c *Correction, now Instant) {
 	}
 	switch {
 	case i >= 0:
-		if s := b.correct(c, b.load(sh, i, m, now), now); s.B == 0 {
+		if s := b.correct(m, c, b.load(sh, i, m, now), now); s.B == 0 {
 			sh.Drop(i)
 		} else {
 			var d Decision
@@ -133,11 +136,11 @@ func (b *binding) settle(tag uint64, c *Correction, now Instant) {
 		}
 	case c.Overflow || c.Delta > 0 && !b.room(sh, tag, now, 0):
 		b.spill.Lock()
-		s := b.correct(c, b.loadSpilled(m, now), now)
+		s := b.correct(m, c, b.loadSpilled(m, now), now)
 		b.storeSpilled(m, s, now)
 		b.spill.Unlock()
 	case c.Delta > 0:
-		if s := b.correct(c, State{}, now); s.B != 0 {
+		if s := b.correct(m, c, State{}, now); s.B != 0 {
 			var d Decision
 			b.grant(m, s, now, Ask{}, &d)
 			b.store(sh, sh.Put(tag, int64(now)), m, s, &d)

@@ -139,11 +139,8 @@ func (m *Memory) add(c *call, cs []Charge, i int) error {
 	p := &c.parts[n]
 	p.b, p.m, p.tag, p.ask, p.trial = b, g.Meter, tag, g.Ask, g.Trial
 	p.first, p.root, p.kind = uint16(i), root, inEntry
-	switch g.Meter.limit.Algorithm {
-	case Unlimited:
+	if g.Meter.limit.Algorithm == Unlimited {
 		p.kind = inNone
-	case SlidingCounter:
-		b.countsSliding()
 	}
 	if p.kind != inNone {
 		p.sh, _ = b.table.Shard(tag)
@@ -190,6 +187,9 @@ func (c *call) lock() {
 		if p.sh != last {
 			p.sh.Lock()
 			last = p.sh
+		}
+		if m := p.b.current(p.m); m != p.m {
+			p.m, p.clock = m, uint8(c.times.of(m))
 		}
 		c.times[p.clock] = max(c.times[p.clock], Instant(p.sh.Latest()))
 	}

@@ -3,6 +3,7 @@ package promises
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -173,3 +174,64 @@ func TestKeysUnderSeveralLimits(t *testing.T) {
 
 // forgets says that a full bucket whose burst is raised is as one never seen.
 const forgets = true
+
+// I19: a request that read its limit before a change, and is decided after it,
+// is decided by the new limit; it doesn't make the change a second time.
+func TestStragglersFindTheNewLimit(t *testing.T) {
+	for _, several := range []bool{false, true} {
+		k := newKey(t, spillgate.Limit{Rate: 1, Period: 1000, Burst: 5})
+		take := func(now, n int64) spillgate.Decision {
+			if several {
+				other := k.charge(0)
+				other.Key = keyOf(3)
+				return takeAll(t, k.memory, now, other, k.charge(n))[1]
+			}
+			return k.take(t, now, n)
+		}
+		old := k.meter
+		take(0, 5)
+		m, err := k.space.Change(old, newMeter(t, spillgate.Limit{Rate: 1, Period: 1000, Burst: 8, OnRaise: spillgate.Fill}), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.meter = m
+		if d := take(10, 8); !d.Allowed {
+			t.Fatalf("the raised burst: %+v", d)
+		}
+		k.meter = old
+		if d := take(1010, 1); !d.Allowed || d.Limit != 8 || d.Remaining != 0 {
+			t.Fatalf("several %t, one that came with the old limit: %+v", several, d)
+		}
+		k.settle(t, 1010, 10, 1, 0)
+		k.meter = m
+		if d := take(1010, 0); d.Remaining != 0 || d.ResetAfter != 9000 {
+			t.Errorf("several %t, after it: %+v", several, d)
+		}
+	}
+}
+
+// I19: a limit that comes back, for new callers, is not taken for that of its
+// first life.
+func TestALimitThatComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := spillgate.Limit{Rate: 1, Period: time.Second, Burst: 5}, spillgate.Limit{Rate: 2, Period: time.Second, Burst: 5}
+		lim, err := spillgate.New(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lim.SetLimit(second); err != nil {
+			t.Fatal(err)
+		}
+		again, err := lim.With(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if d := again.Take("key", 5); !d.Allowed || again.Limit() != first {
+			t.Fatalf("%+v", d)
+		}
+		if d := lim.Peek("key"); d.Remaining != 0 || d.ResetAfter != 2500*time.Millisecond {
+			t.Errorf("%+v", d)
+		}
+	})
+}
