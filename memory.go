@@ -176,9 +176,7 @@ func (m *Memory) Stats(sp *Space) Stats {
 		return Stats{Cap: sp.options.MaxKeys}
 	}
 	t := b.table.Stats()
-	b.spill.Lock()
-	defer b.spill.Unlock()
-	return Stats{Live: t.Held, Cap: t.Cap, Bytes: t.Bytes + b.keeper.bytes.Load(), Overflowed: b.spill.decided, Evicted: t.Evicted}
+	return Stats{Live: t.Held, Cap: t.Cap, Bytes: t.Bytes + b.keeper.bytes.Load(), Overflowed: t.Overflowed, Evicted: t.Evicted}
 }
 
 // Drop forgets everything about sp and gives its memory back. A space that is

@@ -1,20 +1,30 @@
 package spillgate
 
-import "sync"
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
 // A spill holds the buckets that newcomers to a full table share: one for each
 // limit in use, which is one for most spaces. Its lock comes after those of
 // all shards.
 type spill struct {
 	sync.Mutex
-	buckets []spilled
-	decided uint64
+	buckets []*spilled
+	shut    atomic.Pointer[spilled] // the one that last refused a single unit
 }
 
 type spilled struct {
 	m     *Meter
 	state State
 	stamp int64 // when it was last charged
+
+	// Before this instant a single unit is refused, unless the bucket is
+	// written again: a flood need not queue for the lock to hear that.
+	until atomic.Int64
 }
 
 // maxSpills bounds the buckets of one space; limits beyond share the last one,
@@ -24,21 +34,22 @@ const maxSpills = 64
 // spilledOf returns the bucket of m, nil if it has none. That of a limit that
 // was replaced goes to the one that replaced it.
 func (b *binding) spilledOf(m *Meter, now Instant) *spilled {
-	bs := b.spill.buckets
-	for i := range bs {
-		if bs[i].m == m {
-			return &bs[i]
+	for _, o := range b.spill.buckets {
+		if o.m == m {
+			return o
 		}
 	}
-	for i := range bs {
-		if b.space.replaced(bs[i].m, m) {
-			bs[i].m = m
-			return &bs[i]
+	for i, o := range b.spill.buckets {
+		if b.space.replaced(o.m, m) {
+			heir := &spilled{m: m, state: o.state, stamp: o.stamp}
+			heir.until.Store(math.MinInt64)
+			b.spill.buckets[i] = heir
+			return heir
 		}
 	}
-	if len(bs) == maxSpills {
+	if len(b.spill.buckets) == maxSpills {
 		if b.forgetSpilled(now); len(b.spill.buckets) == maxSpills {
-			return &bs[maxSpills-1]
+			return b.spill.buckets[maxSpills-1]
 		}
 	}
 	return nil
@@ -57,29 +68,48 @@ func (b *binding) loadSpilled(m *Meter, now Instant) State {
 func (b *binding) storeSpilled(m *Meter, s State, now Instant) {
 	at := b.spilledOf(m, now)
 	if at == nil {
-		b.spill.buckets = append(b.spill.buckets, spilled{m: m})
-		at = &b.spill.buckets[len(b.spill.buckets)-1]
+		at = &spilled{m: m}
+		b.spill.buckets = append(b.spill.buckets, at)
 	}
 	b.keeper.replace(at.state.B, s)
+	at.until.Store(math.MinInt64)
 	at.state, at.stamp = s, int64(now)
 }
 
 // forgetSpilled drops the buckets that are as new.
 func (b *binding) forgetSpilled(now Instant) {
-	kept := b.spill.buckets[:0]
-	for _, o := range b.spill.buckets {
+	b.spill.buckets = slices.DeleteFunc(b.spill.buckets, func(o *spilled) bool {
 		if b.newAt(o.state.A, o.state.B, int64(now)) > int64(now) {
-			kept = append(kept, o)
-		} else {
-			b.keeper.forget(o.state.B)
+			return false
 		}
+		b.keeper.forget(o.state.B)
+		return true
+	})
+}
+
+// passSpilled takes one unit for a newcomer to a full table, in a space without
+// a TTL and under a limit that [Meter.pass] is for.
+func (b *binding) passSpilled(m *Meter, now Instant) bool {
+	if o := b.spill.shut.Load(); o != nil && o.m == m && int64(now) < o.until.Load() {
+		return false
 	}
-	b.spill.buckets = kept
+	b.spill.Lock()
+	defer b.spill.Unlock()
+	s := b.loadSpilled(m, now)
+	s, ok := m.pass(s, now)
+	if ok {
+		b.storeSpilled(m, s, now)
+		return true
+	}
+	if o := b.spilledOf(m, now); o != nil && o.m == m {
+		o.until.Store(later(int64(now), int64(m.wait(s, now))))
+		b.spill.shut.Store(o)
+	}
+	return false
 }
 
 // takeSpilled decides for a newcomer to a full table; the spill is locked.
 func (b *binding) takeSpilled(m *Meter, now Instant, q Ask, d *Decision) {
-	b.spill.decided++
 	s := b.grant(m, b.loadSpilled(m, now), now, q, d)
 	d.Overflow = true
 	if d.Taken > 0 {
@@ -98,4 +128,11 @@ func (b *binding) clipSpilled(d *Decision, m *Meter, now Instant) {
 		stamp = at.stamp
 	}
 	b.clip(d, stamp, now)
+}
+
+// wait returns how long a single unit has to wait that [Meter.pass] refuses.
+func (m *Meter) wait(s State, now Instant) time.Duration {
+	var d Decision
+	m.decide(s, now, Ask{N: 1}, &d)
+	return d.RetryAfter
 }

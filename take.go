@@ -27,6 +27,7 @@ func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask, d *Decision) {
 		}
 		b.clip(d, int64(now), now)
 	} else {
+		sh.CountOverflow()
 		b.spill.Lock()
 		b.takeSpilled(m, now, q, d)
 		b.spill.Unlock()
@@ -170,12 +171,6 @@ func (b *binding) passNew(sh *table.Shard, tag uint64, m *Meter, now Instant) bo
 		}
 		return ok
 	}
-	b.spill.Lock()
-	b.spill.decided++
-	s, ok := m.pass(b.loadSpilled(m, now), now)
-	if ok {
-		b.storeSpilled(m, s, now)
-	}
-	b.spill.Unlock()
-	return ok
+	sh.CountOverflow()
+	return b.passSpilled(m, now)
 }

@@ -390,7 +390,7 @@ func (c *call) unlock() {
 		if p.kind != inSpill {
 			continue
 		}
-		if p.b.spill.decided++; spill != nil && p.b != spill {
+		if p.sh.CountOverflow(); spill != nil && p.b != spill {
 			spill.spill.Unlock()
 		}
 		spill = p.b

@@ -31,9 +31,7 @@ type Shard struct {
 	version    uint32 // of the Due of the round
 	earliest   int64  // of what the hand has seen and what was written since
 
-	evicted, probed uint64
-
-	_ [8]byte // to 128 bytes: shards share no cache line, nor a pair of them
+	evicted, probed, overflowed uint64 // 128 bytes: shards share no cache line, nor a pair of them
 }
 
 // Advance returns now, or the latest instant that s has seen if that is later.
@@ -157,6 +155,9 @@ func (s *Shard) forgot(e *Entry) {
 		f(e.B)
 	}
 }
+
+// CountOverflow counts a decision on a key for which there was no room.
+func (s *Shard) CountOverflow() { s.overflowed++ }
 
 // Full reports whether no more entries can be put down, if so many are
 // promised, unless room is made.

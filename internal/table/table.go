@@ -133,6 +133,8 @@ type Stats struct {
 	Bytes int64
 	// Evicted counts entries that were dropped though not as new.
 	Evicted uint64
+	// Overflowed counts what [Shard.CountOverflow] was told.
+	Overflowed uint64
 	// Moves counts how often a shard was moved to grow or to shrink, Moved
 	// how many entries that took, Probed how many entries were looked at
 	// beyond the sixteen of a search.
@@ -149,6 +151,7 @@ func (t *Table) Stats() Stats {
 		st.Held += int(s.held)
 		st.Bytes += int64(cap(s.entries))*entryBytes + int64(cap(s.stamps))*8
 		st.Evicted += s.evicted
+		st.Overflowed += s.overflowed
 		st.Probed += s.probed
 		s.Unlock()
 	}
