@@ -12,9 +12,10 @@ import (
 )
 
 // Memory is the [Store] of one machine. Each [Space] that is used with it gets
-// a table of its own, bounded by the space's options: nothing before the first
-// key, 24 bytes a place, about 30 bytes a key at the cap. There is no
-// goroutine and no timer.
+// a table of its own, bounded by the space's options. It takes 128 bytes for
+// each 4,096 keys of its cap when it is first used, and 24 bytes a place (32
+// with a TTL): 30 bytes a key at the cap (40), never more than 48 (64) while a
+// large table grows. There is no goroutine and no timer.
 //
 // A key whose state is as new again is forgotten when its place is wanted,
 // which no answer shows. Newcomers to a full table share one bucket of their

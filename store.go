@@ -68,7 +68,9 @@ type AtCap uint8
 
 const (
 	// Overflow makes all newcomers share one bucket of their limit: nobody
-	// who is limited is forgotten. It is the default, and right for logins.
+	// who is limited is forgotten, and in any time t a limit admits at most
+	// MaxKeys + 1 times its burst + rate·t. It is the default, and right for
+	// logins.
 	Overflow AtCap = iota
 	// MakeRoom drops the entry that is nearest to new: right for public
 	// interfaces, where whoever fills the table would push every newcomer
