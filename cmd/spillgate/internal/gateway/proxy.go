@@ -250,6 +250,11 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (a *answer) WriteHeader(status int) {
 	h := a.Header()
 	switch {
+	case status == http.StatusContinue:
+		// net/http says so itself when the body is read first, which the
+		// upstream's word for it sets off; both would be two.
+		a.lost = true
+		return
 	case status < 200 && status != http.StatusSwitchingProtocols:
 		for _, name := range rateLimitFields {
 			delete(h, name)
