@@ -26,3 +26,42 @@ func TestDecideAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations a decision", n)
 	}
 }
+
+func TestDenialsAllocateNothing(t *testing.T) {
+	deny := testRule(t, "closed", "", "user")
+	deny.Deny = true
+	for name, tt := range map[string]struct {
+		rule  Rule
+		flood bool
+	}{
+		"one caller":            {testRule(t, "r", "1/h burst 1", "user"), false},
+		"near":                  {testRule(t, "r", "1000000/h burst 1000000", "user"), false},
+		"flood":                 {testRule(t, "r", "1/h burst 1", "user"), true},
+		"flood without a limit": {deny, true},
+	} {
+		tt.rule.MaxKeys = 64
+		e := testEngine(t, tt.rule)
+		s := &stranger{}
+		var attrs Attributes = s
+		ctx := context.Background()
+		run := func() {
+			if tt.flood {
+				s.n++
+			}
+			e.Decide(ctx, attrs)
+		}
+		if name == "near" {
+			e.Decide(ctx, attrs, Cost(Requests, 950_000))
+		}
+		for range 5000 { // until the list is full
+			run()
+		}
+		if n := testing.AllocsPerRun(1000, run); n != 0 {
+			t.Errorf("%s: %v allocations a decision", name, n)
+		}
+		c := e.Limited(tt.rule.Name, 1)
+		if len(c) != 1 || (c[0].Near > 5000) != (name == "near") {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/internal/topk"
 )
 
 // An Engine decides requests by a policy, on a store. It is safe for
@@ -21,6 +22,8 @@ type Engine struct {
 	local  *spillgate.Memory  // decides while the store can't
 	shares []*spillgate.Meter // a rule's limit divided by the nodes
 
+	lists []*topk.List // who is limited, one a rule; nil if nobody asked for it
+
 	scratch sync.Pool // of *scratch
 }
 
@@ -30,6 +33,7 @@ type EngineOption func(*engineOptions)
 type engineOptions struct {
 	seed  spillgate.Seed
 	nodes int
+	track int
 }
 
 // Seeded keys the digests of callers with seed, which all engines that share a
@@ -46,7 +50,7 @@ func Nodes(n int) EngineOption {
 
 // NewEngine makes an engine that decides by p on s.
 func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
-	o := engineOptions{nodes: 1}
+	o := engineOptions{nodes: 1, track: DefaultTracked}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -59,6 +63,9 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 		space, _ := spillgate.NewSpace(r.Name, r.space()) // checked by Compile
 		e.spaces = append(e.spaces, space)
 		e.shares = append(e.shares, share(r.meter.Limit(), o.nodes))
+		if o.track > 0 {
+			e.lists = append(e.lists, topk.New(o.track))
+		}
 	}
 	e.scratch.New = func() any {
 		return &scratch{request: request{buf: make([]byte, 0, 256), key: make([]byte, 0, 256)}}
@@ -168,13 +175,14 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		key := e.seed.Key(s.key)
 		trial := int(key[1]%100) < r.Spare
 		if !peeked && (r.Deny || !whole && r.Missing == Refuse) {
+			d := spillgate.Decision{Reason: spillgate.NeverFits, RetryAfter: spillgate.Never}
+			e.note(v, &s.request, i, key, &d, trial)
 			if !trial {
 				v.begin(e)
 				v.Allowed = false
 			}
 			o := v.add()
-			o.Rule, o.Trial, o.from = r.Rule, trial, fromNowhere
-			o.Decision = spillgate.Decision{Reason: spillgate.NeverFits, RetryAfter: spillgate.Never}
+			o.Rule, o.Decision, o.Trial, o.from = r.Rule, d, trial, fromNowhere
 			if trial {
 				continue
 			}
@@ -238,6 +246,9 @@ func (e *Engine) fold(v *Verdict, s *scratch, i int, d *spillgate.Decision, from
 	if !d.Allowed && !c.Trial {
 		v.Allowed = false
 	}
+	if notable(d) {
+		e.note(v, &s.request, s.index[i], c.Key, d, c.Trial)
+	}
 }
 
 // takeFaulty decides without the store, by what each rule says. The rules that
@@ -247,7 +258,7 @@ func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause e
 	if !errors.Is(cause, spillgate.ErrUnavailable) {
 		v.Fault = fmt.Errorf("%w: %w", spillgate.ErrUnavailable, cause)
 	}
-	local := &scratch{}
+	local := &scratch{request: s.request}
 	shut := false
 	for i := range s.charges {
 		c, r := s.charges[i], &e.policy.rules[s.index[i]]

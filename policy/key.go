@@ -137,17 +137,18 @@ func (r *request) address() netip.Addr {
 	return r.addr
 }
 
-// appendKey appends the encoding of p's value to the key at hand, and reports
-// false if the request has none of its attributes.
-func (r *request) appendKey(p *Part) bool {
-	for _, a := range p.Attributes {
+// pick returns the first attribute of p that the request has, nil if it has
+// none, and its value in the form that is a key. For an address that is one
+// the value is empty, and addr is valid. The value is good until the next call.
+func (r *request) pick(p *Part) (a *Attribute, v []byte, addr netip.Addr) {
+	for i := range p.Attributes {
+		a := &p.Attributes[i]
 		if a.Kind == ClientIP {
 			if addr := r.address(); addr.IsValid() {
-				r.appendAddress(addr, p.Prefix)
-				return true
+				return a, nil, addr
 			}
 		}
-		v, ok := r.value(a)
+		v, ok := r.value(*a)
 		if !ok {
 			continue
 		}
@@ -161,12 +162,26 @@ func (r *request) appendKey(p *Part) bool {
 				}
 			}
 		}
+		return a, v, netip.Addr{}
+	}
+	return nil, nil, netip.Addr{}
+}
+
+// appendKey appends the encoding of p's value to the key at hand, and reports
+// false if the request has none of its attributes.
+func (r *request) appendKey(p *Part) bool {
+	a, v, addr := r.pick(p)
+	switch {
+	case a == nil:
+		r.key = binary.AppendUvarint(r.key, uint64(kinds))
+		return false
+	case addr.IsValid():
+		r.appendAddress(addr, p.Prefix)
+	default:
 		r.key = binary.AppendUvarint(r.key, uint64(a.Kind))
 		r.key = spillgate.AppendPart(r.key, a.Name, v)
-		return true
 	}
-	r.key = binary.AppendUvarint(r.key, uint64(kinds))
-	return false
+	return true
 }
 
 // appendAddress appends the form in which an address is a key: the bits of an
@@ -179,10 +194,16 @@ func (r *request) appendAddress(a netip.Addr, prefix int) {
 		r.key = append(append(r.key, 4, 32), b[:]...)
 		return
 	}
+	p := group(a, prefix)
+	b := p.Addr().As16()
+	r.key = append(append(r.key, 6, byte(p.Bits())), b[:]...)
+}
+
+// group returns the network that stands for an IPv6 address in a key.
+func group(a netip.Addr, prefix int) netip.Prefix {
 	if prefix == 0 {
 		prefix = DefaultPrefix
 	}
 	p, _ := a.Prefix(prefix)
-	b := p.Addr().As16()
-	r.key = append(append(r.key, 6, byte(prefix)), b[:]...)
+	return p
 }
