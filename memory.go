@@ -265,7 +265,7 @@ func (b *binding) dues() (table.Due, uint32) {
 func (b *binding) newAt(a int64, w uint64, now int64) int64 {
 	s := b.space.carried(State{a, w}, nil, Instant(now))
 	m := s.meter()
-	if m == nil {
+	if m == nil || s == b.space.fresh(m, Instant(now)) {
 		return math.MinInt64
 	}
 	if m.keeps {

@@ -262,6 +262,20 @@ func (m *Meter) Adopt(s State, now Instant) State {
 	return State{}
 }
 
+// succeed returns what s, the state of a limit o up to now, is under m that
+// takes its place. Other than [Meter.Adopt] it knows the limit of a state that
+// says nothing: full under o. Where nothing is ever earned that would be for
+// good, so there it is new.
+func (m *Meter) succeed(s State, o *Meter, now Instant) State {
+	if s == (State{}) && m.den == 0 {
+		return State{}
+	}
+	if m.limit.Algorithm == o.limit.Algorithm && (m.limit.Algorithm == Bucket || m.limit.Algorithm == Queue) {
+		return m.adoptFlow(s, o, m.within(now))
+	}
+	return m.Adopt(s, now)
+}
+
 // isNew reports whether s at now can't be told from the zero State.
 func (m *Meter) isNew(s State, now Instant) bool {
 	if s == (State{}) {

@@ -16,6 +16,7 @@ type plainSpace struct {
 	latest Instant
 	keys   map[uint64]plainState
 	spills map[*Meter]plainState
+	fresh  map[*Meter]State // of keys never seen, when the limit began
 }
 
 type plainState struct {
@@ -23,17 +24,25 @@ type plainState struct {
 	stamp Instant
 }
 
-// at returns the state as it counts at now.
-func (p *plainSpace) at(s plainState, now Instant) State {
-	if ttl := Instant(p.sp.options.TTL); ttl > 0 && now >= s.stamp+ttl {
+// at returns the state as it counts at now, under m.
+func (p *plainSpace) at(s plainState, m *Meter, now Instant) State {
+	if s.B == 0 || p.forgotten(s, now) {
+		if f := p.fresh[m]; f.A > int64(now) {
+			return f
+		}
 		return State{}
 	}
-	return s.State
+	return m.Adopt(s.State, now)
+}
+
+func (p *plainSpace) forgotten(s plainState, now Instant) bool {
+	ttl := Instant(p.sp.options.TTL)
+	return ttl > 0 && now >= s.stamp+ttl
 }
 
 func (p *plainSpace) prune(now Instant) {
 	for k, s := range p.keys {
-		if st := p.at(s, now); st.meter() == nil || st.meter().isNew(st, now) {
+		if s.meter() == nil || p.forgotten(s, now) || s.meter().isNew(s.State, now) || s.State == p.fresh[s.meter()] {
 			delete(p.keys, k)
 		}
 	}
@@ -48,6 +57,9 @@ func (p *plainSpace) clip(d Decision, stamp, now Instant) Decision {
 		stamp = now
 	}
 	left := ttl - time.Duration(now-stamp)
+	if left <= 0 {
+		return d
+	}
 	d.ResetAfter = min(d.ResetAfter, left)
 	if d.Reason == OverLimit {
 		d.RetryAfter = min(d.RetryAfter, left)
@@ -122,7 +134,7 @@ func (ms plainMemory) take(now Instant, cs []Charge) []Decision {
 			if p.spill {
 				old, had = p.p.spills[p.m]
 			}
-			s, d := p.m.Grant(p.m.Adopt(p.p.at(old, now), now), now, ask(p))
+			s, d := p.m.Grant(p.p.at(old, p.m, now), now, ask(p))
 			d.Overflow = p.spill
 			d = p.p.clip(d, old.stamp, now)
 			if d.Taken > 0 {
@@ -193,12 +205,12 @@ func (ms plainMemory) settle(now Instant, c *Correction) {
 	old, ok := p.keys[c.Key[0]]
 	switch {
 	case ok && !c.Overflow:
-		p.keys[c.Key[0]] = plainState{c.Meter.Settle(c.Meter.Adopt(p.at(old, now), now), now, c.At, c.Delta), now}
+		p.keys[c.Key[0]] = plainState{c.Meter.Settle(p.at(old, c.Meter, now), now, c.At, c.Delta), now}
 	case c.Overflow || c.Delta > 0 && len(p.keys) >= p.sp.options.MaxKeys:
 		old = p.spills[c.Meter]
-		p.spills[c.Meter] = plainState{c.Meter.Settle(c.Meter.Adopt(p.at(old, now), now), now, c.At, c.Delta), now}
+		p.spills[c.Meter] = plainState{c.Meter.Settle(p.at(old, c.Meter, now), now, c.At, c.Delta), now}
 	case c.Delta > 0:
-		p.keys[c.Key[0]] = plainState{c.Meter.Settle(State{}, now, c.At, c.Delta), now}
+		p.keys[c.Key[0]] = plainState{c.Meter.Settle(p.at(old, c.Meter, now), now, c.At, c.Delta), now}
 	}
 }
 
@@ -206,15 +218,16 @@ func (ms plainMemory) settle(now Instant, c *Correction) {
 // keys come back.
 func (ms plainMemory) change(sp *Space, from, to *Meter, at Instant) {
 	p := ms[sp]
+	p.fresh[to] = to.succeed(p.at(plainState{}, from, at), from, at)
 	for k, s := range p.keys {
 		if s.meter() == from {
-			p.keys[k] = plainState{to.Adopt(s.State, at), s.stamp}
+			p.keys[k] = plainState{to.succeed(s.State, from, at), s.stamp}
 		}
 	}
 	for m, s := range p.spills {
 		if m == from {
 			delete(p.spills, m)
-			p.spills[to] = plainState{to.Adopt(s.State, at), s.stamp}
+			p.spills[to] = plainState{to.succeed(s.State, from, at), s.stamp}
 		}
 	}
 	for i, m := range p.meters {
@@ -262,7 +275,7 @@ func runModel(t *testing.T, r *rand.Rand, texts []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &plainSpace{sp: sp, keys: map[uint64]plainState{}, spills: map[*Meter]plainState{}, latest: -1 << 63}
+		p := &plainSpace{sp: sp, keys: map[uint64]plainState{}, spills: map[*Meter]plainState{}, fresh: map[*Meter]State{}, latest: -1 << 63}
 		for range 1 + r.IntN(2) {
 			p.meters = append(p.meters, meterOfText(t, texts[r.IntN(len(texts))]))
 		}

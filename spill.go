@@ -59,7 +59,7 @@ func (b *binding) spilledOf(m *Meter, now Instant) *spilled {
 func (b *binding) loadSpilled(m *Meter, now Instant) State {
 	at := b.spilledOf(m, now)
 	if at == nil || b.ttl > 0 && int64(now) >= later(at.stamp, b.ttl) {
-		return State{}
+		return b.space.fresh(m, now)
 	}
 	return b.space.settled(at.state, m, now)
 }

@@ -139,6 +139,9 @@ type change struct {
 	from  *Meter
 	until Instant
 	to    *Meter
+	// fresh is the state that a key never seen had then: full under the old
+	// limit, and so, after a raised burst, not full under the new one.
+	fresh State
 }
 
 // maxChanges bounds the memory of changes; older ones are settled as if they
@@ -148,7 +151,8 @@ const maxChanges = 64
 // Change records that the limit of sp is m from the instant at on, where it
 // was old before, and returns the meter to charge with from now on: m, or a
 // renewed one if m was in force here earlier. What was earned up to at counts
-// under old, what follows under m, for every key, whenever it comes back.
+// under old, what follows under m, for every key, whenever it comes back; a
+// key that comes for the first time counts as one that was full under old.
 func (sp *Space) Change(old, m *Meter, at Instant) (*Meter, error) {
 	if old == m {
 		return m, nil
@@ -166,7 +170,8 @@ func (sp *Space) Change(old, m *Meter, at Instant) (*Meter, error) {
 	if len(all) >= maxChanges {
 		all = all[1:]
 	}
-	next := append(append([]change(nil), all...), change{old, at, m})
+	fresh := m.succeed(sp.fresh(old, at), old, at)
+	next := append(append([]change(nil), all...), change{old, at, m, fresh})
 	sp.changes.Store(&next)
 	sp.changed.Add(1)
 	return m, nil
@@ -203,20 +208,46 @@ func (sp *Space) joining(m *Meter) (*Meter, error) {
 
 // settled carries s through the changes of sp since it was written, up to m.
 func (sp *Space) settled(s State, m *Meter, now Instant) State {
+	if s == (State{}) {
+		return sp.fresh(m, now)
+	}
 	return m.Adopt(sp.carried(s, m, now), now)
 }
 
 // carried carries s through the changes of sp since it was written, unless m
 // wrote it.
 func (sp *Space) carried(s State, m *Meter, now Instant) State {
-	if p := sp.changes.Load(); p != nil && s != (State{}) {
-		for _, c := range *p {
-			if uint32(s.B>>partBits) == c.from.id && c.from != m {
-				s = c.to.Adopt(s, min(c.until, now))
-			}
+	p := sp.changes.Load()
+	if p == nil || s == (State{}) {
+		return s
+	}
+	by := uint32(s.B >> partBits)
+	for _, c := range *p {
+		if by == c.from.id && c.from != m {
+			s, by = c.to.succeed(s, c.from, min(c.until, now)), c.to.id
 		}
 	}
 	return s
+}
+
+// fresh returns the state under m of a key that was never seen, or whose full
+// state was forgotten. That is full, but for the time after a raised burst: a
+// key that waited full under the old limit has what it held, and earns the
+// rest, whether it is remembered or not.
+func (sp *Space) fresh(m *Meter, now Instant) State {
+	p := sp.changes.Load()
+	if p == nil {
+		return State{}
+	}
+	for i := len(*p) - 1; i >= 0; i-- {
+		if c := &(*p)[i]; c.to == m {
+			if c.fresh.A > int64(now) {
+				return c.fresh
+			}
+			break
+		}
+	}
+	return State{}
 }
 
 // replaced reports whether the limit of sp was from and came to be m.

@@ -1,6 +1,10 @@
 package spillgate
 
-import "github.com/spillgate/spillgate/internal/table"
+import (
+	"math"
+
+	"github.com/spillgate/spillgate/internal/table"
+)
 
 // take decides a single charge, into d.
 func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask, d *Decision) {
@@ -21,11 +25,11 @@ func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask, d *Decision) {
 			b.store(sh, i, m, s, d)
 		}
 	} else if b.room(sh, tag, now, 0) {
-		s := b.grant(m, State{}, now, q, d)
+		s := b.grant(m, b.space.fresh(m, now), now, q, d)
 		if d.Taken > 0 {
 			b.store(sh, sh.Put(tag, int64(now)), m, s, d)
 		}
-		b.clip(d, int64(now), now)
+		b.clip(d, uncharged, now)
 	} else {
 		sh.CountOverflow()
 		b.spill.Lock()
@@ -72,7 +76,7 @@ func (b *binding) load(sh *table.Shard, i int, m *Meter, now Instant) State {
 	var s State
 	s.A, s.B = sh.At(i)
 	if b.ttl > 0 && int64(now) >= later(sh.Stamp(i), b.ttl) {
-		return State{}
+		return b.space.fresh(m, now)
 	}
 	if uint32(s.B>>partBits) != m.id {
 		s = b.space.settled(s, m, now)
@@ -97,6 +101,10 @@ func (b *binding) room(sh *table.Shard, tag uint64, now Instant, promised int) b
 	return sh.Room(tag, int64(now), promised) || b.evict
 }
 
+// uncharged is the stamp of a state that was never charged: it has nothing to
+// be forgotten.
+const uncharged = math.MinInt64
+
 // clip shortens the waits of a decision by what the TTL forgets: a state that
 // was last charged at stamp.
 func (b *binding) clip(d *Decision, stamp int64, now Instant) {
@@ -107,6 +115,9 @@ func (b *binding) clip(d *Decision, stamp int64, now Instant) {
 		stamp = int64(now)
 	}
 	left := Instant(later(stamp, b.ttl)).sub(now)
+	if left <= 0 {
+		return
+	}
 	d.ResetAfter = min(d.ResetAfter, left)
 	if d.Reason == OverLimit {
 		d.RetryAfter = min(d.RetryAfter, left)
@@ -141,7 +152,7 @@ func (b *binding) settle(tag uint64, c *Correction, now Instant) {
 		b.storeSpilled(m, s, now)
 		b.spill.Unlock()
 	case c.Delta > 0:
-		if s := b.correct(m, c, State{}, now); s.B != 0 {
+		if s := b.correct(m, c, b.space.fresh(m, now), now); s.B != 0 {
 			var d Decision
 			b.grant(m, s, now, Ask{}, &d)
 			b.store(sh, sh.Put(tag, int64(now)), m, s, &d)
@@ -165,7 +176,7 @@ func (m *Meter) pass(s State, now Instant) (State, bool) {
 // passNew is pass for a tag that has no entry, in a space without a TTL.
 func (b *binding) passNew(sh *table.Shard, tag uint64, m *Meter, now Instant) bool {
 	if b.room(sh, tag, now, 0) {
-		s, ok := m.pass(State{}, now)
+		s, ok := m.pass(b.space.fresh(m, now), now)
 		if ok {
 			sh.Set(sh.Put(tag, int64(now)), s.A, s.B, s.A)
 		}

@@ -316,7 +316,11 @@ func (c *call) judge(p *part, q Ask, s State, d *Decision) State {
 		case root.kind == inEntry && root.taker == 0:
 			p.b.clip(d, p.sh.Stamp(root.index), now)
 		case root.kind != inNone:
-			p.b.clip(d, int64(now), now)
+			stamp := int64(now)
+			if root.taker == 0 {
+				stamp = uncharged
+			}
+			p.b.clip(d, stamp, now)
 		}
 	}
 	d.Overflow = root.kind == inSpill
