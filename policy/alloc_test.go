@@ -5,10 +5,13 @@ package policy
 import (
 	"context"
 	"testing"
+	"time"
+
+	"github.com/spillgate/spillgate"
 )
 
-// The race detector makes sync.Pool forget at random, so allocations are
-// counted without it.
+// The race detector makes sync.Pool forget at random, and time run
+// differently, so allocations and times are measured without it.
 
 func TestDecideAllocatesNothing(t *testing.T) {
 	e := testEngine(t,
@@ -63,5 +66,40 @@ func TestDenialsAllocateNothing(t *testing.T) {
 		if len(c) != 1 || (c[0].Near > 5000) != (name == "near") {
 			t.Errorf("%s: %+v", name, c)
 		}
+	}
+}
+
+// TestListsCostAdmissionsNothing takes turns between an engine with lists and
+// one without, and compares the best that each ever did: noise only adds. A
+// list that every admission reached would cost half as much again.
+func TestListsCostAdmissionsNothing(t *testing.T) {
+	p, err := Compile([]Rule{testRule(t, "r", "1000000000/s burst 1000000000", "user")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var engines [2]*Engine
+	for i, k := range []int{0, MaxTracked} {
+		m := spillgate.NewMemory()
+		t.Cleanup(func() { m.Close() })
+		engines[i] = NewEngine(p, m, Track(k))
+	}
+	var attrs Attributes = &stranger{}
+	ctx := context.Background()
+	best := [2]time.Duration{time.Hour, time.Hour}
+	for range 1000 {
+		for i, e := range engines {
+			begin := time.Now()
+			for range 200 {
+				e.Decide(ctx, attrs)
+			}
+			best[i] = min(best[i], time.Since(begin))
+		}
+	}
+	t.Logf("%s without lists, %s with", best[0]/200, best[1]/200)
+	if best[1] > best[0]*5/4 {
+		t.Errorf("200 admissions take %s with lists and %s without", best[1], best[0])
+	}
+	if c := engines[1].Limited("r", 1); c != nil {
+		t.Errorf("admissions were listed: %+v", c)
 	}
 }

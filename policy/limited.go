@@ -101,8 +101,7 @@ func (e *Engine) note(v *Verdict, r *request, i int, key spillgate.Key, d *spill
 	if at.IsZero() {
 		at = time.Now()
 	}
-	ev := topk.Event{Denied: !d.Allowed, Trial: trial, At: nanoseconds(at)}
-	ev.Free = math.MaxInt64
+	ev := topk.Event{Denied: !d.Allowed, Trial: trial, At: nanoseconds(at), Free: math.MaxInt64}
 	if d.RetryAfter != spillgate.Never && ev.At <= math.MaxInt64-int64(d.RetryAfter) {
 		ev.Free = ev.At + int64(d.RetryAfter)
 	}
@@ -182,8 +181,11 @@ func plain(v []byte) bool {
 		return false
 	}
 	for i := 0; i < len(v); {
-		c, n := utf8.DecodeRune(v[i:])
-		if c == '"' || c == '\\' || c == ' ' || c == utf8.RuneError && n == 1 || !unicode.IsPrint(c) {
+		c, n := rune(v[i]), 1
+		if c >= utf8.RuneSelf {
+			c, n = utf8.DecodeRune(v[i:])
+		}
+		if c <= ' ' || c == '"' || c == '\\' || c == utf8.RuneError && n == 1 || !unicode.IsPrint(c) {
 			return false
 		}
 		i += n

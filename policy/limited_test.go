@@ -91,15 +91,14 @@ func TestWhatIsNear(t *testing.T) {
 }
 
 func TestOnlyTheRuleThatDeniesLists(t *testing.T) {
-	e := testEngine(t, testRule(t, "own", "2/h burst 2", "client.ip"), testRule(t, "shared", "1/h burst 1"))
-	decide(e, 0, Attrs{"client.ip": "192.0.2.1"})
-	for range 7 {
+	e := testEngine(t, testRule(t, "own", "1/h burst 20", "client.ip"), testRule(t, "shared", "1/h burst 19"))
+	for range 19 + 7 {
 		decide(e, 0, Attrs{"client.ip": "192.0.2.2"})
 	}
-	if got := e.Limited("own", 10); got != nil {
-		t.Errorf("a rule lists %+v, whom another refused", got)
+	if got := onlyCaller(t, e, "own"); got.Near != 1 || got.Denied != 0 {
+		t.Errorf("a rule lists %+v; it admitted one who was near, and what another refused is no admission", got)
 	}
-	if got := onlyCaller(t, e, "shared"); got.Key != "*" || got.Denied != 7 {
+	if got := onlyCaller(t, e, "shared"); got.Key != "*" || got.Denied != 7 || got.Near != 1+1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -341,6 +340,13 @@ func TestListedTimesSaturate(t *testing.T) {
 		if c := onlyCaller(t, e, "closed"); !c.Last.Equal(tt.want) || !c.FreeAt.IsZero() {
 			t.Errorf("at %s: %+v, want %s", tt.at, c, tt.want)
 		}
+	}
+	e := testEngine(t, testRule(t, "r", "1/h burst 1"))
+	for range 2 {
+		e.Decide(context.Background(), Attrs{}, At(time.Unix(0, math.MaxInt64)))
+	}
+	if c := onlyCaller(t, e, "r"); c.Denied != 1 || !c.FreeAt.IsZero() {
+		t.Errorf("denied at the end of time: %+v, want one who is never free", c)
 	}
 }
 
