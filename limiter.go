@@ -21,6 +21,7 @@ type Limiter struct {
 	space  *Space
 	seed   Seed
 	meter  atomic.Pointer[Meter]
+	line   *line
 	change sync.Mutex
 }
 
@@ -68,7 +69,7 @@ func New(l Limit, opts ...Option) (*Limiter, error) {
 	if err := sp.check(m); err != nil {
 		return nil, err
 	}
-	lim := &Limiter{memory: NewMemory(), space: sp, seed: o.seed}
+	lim := &Limiter{memory: NewMemory(), space: sp, seed: o.seed, line: &line{}}
 	lim.meter.Store(m)
 	return lim, nil
 }
@@ -110,7 +111,7 @@ func (l *Limiter) With(limit Limit) (*Limiter, error) {
 	if m, err = l.space.joining(m); err != nil {
 		return nil, err
 	}
-	w := &Limiter{memory: l.memory, space: l.space, seed: l.seed}
+	w := &Limiter{memory: l.memory, space: l.space, seed: l.seed, line: l.line}
 	w.meter.Store(m)
 	return w, nil
 }
@@ -139,6 +140,7 @@ func (l *Limiter) SetLimit(limit Limit) error {
 		return err
 	}
 	l.meter.Store(m)
+	l.line.changed(0, true)
 	return nil
 }
 
@@ -160,7 +162,7 @@ func (l *Limiter) tag(key string) uint64 {
 func (l *Limiter) Allow(key string) bool {
 	m := l.meter.Load()
 	b := l.space.bound.Load()
-	if b == nil || b.ttl > 0 || m.den == 0 {
+	if b == nil || b.ttl > 0 || m.den == 0 || l.line.busy.Load() > 0 {
 		return l.Take(key, 1).Allowed
 	}
 	now := l.memory.now()
@@ -198,7 +200,13 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 	if err != nil {
 		return Decision{Reason: Closed, Limit: m.most, RetryAfter: Never, ResetAfter: Never}
 	}
-	b.take(l.tag(key), m, l.now(m), Ask{N: n}, &d)
+	tag := l.tag(key)
+	if l.line.busy.Load() > 0 {
+		if d, ok := l.line.standing(l, b, tag, n); ok {
+			return d
+		}
+	}
+	b.take(tag, m, l.now(m), Ask{N: n}, &d)
 	return d
 }
 
@@ -211,16 +219,19 @@ func (l *Limiter) Peek(key string) Decision { return l.Take(key, 0) }
 // puts the key into debt; what was not used is given back, never above what
 // the limit holds, and in a window only while that is still the one charged.
 func (l *Limiter) Spent(key string, d Decision, actual int64) {
+	tag := l.tag(key)
+	l.settle(tag, d, max(actual, 0)-d.Taken)
+	l.line.changed(tag, false)
+}
+
+// settle corrects a charge by delta units.
+func (l *Limiter) settle(tag uint64, d Decision, delta int64) {
 	b, err := l.memory.bind(l.space)
-	if err != nil {
+	if err != nil || delta == 0 {
 		return
 	}
 	m := l.meter.Load()
-	delta := max(actual, 0) - d.Taken
-	if delta == 0 {
-		return
-	}
-	b.settle(table.Tag(l.tag(key)), &Correction{Meter: m, Delta: delta, At: d.At, Slot: d.Slot, Overflow: d.Overflow}, l.now(m))
+	b.settle(tag, &Correction{Meter: m, Delta: delta, At: d.At, Slot: d.Slot, Overflow: d.Overflow}, l.now(m))
 }
 
 // GiveBack gives a charge back, as when a password was right: [Limiter.Spent]
@@ -230,6 +241,9 @@ func (l *Limiter) GiveBack(key string, d Decision) { l.Spent(key, d, 0) }
 // Stats returns the numbers of the limiter's table.
 func (l *Limiter) Stats() Stats { return l.memory.Stats(l.space) }
 
-// Close forgets everything and gives all memory back. Closing again does
-// nothing. It returns nil.
-func (l *Limiter) Close() error { return l.memory.Close() }
+// Close forgets everything, gives all memory back and fails all who wait, with
+// [ErrClosed]. Closing again does nothing. It returns nil.
+func (l *Limiter) Close() error {
+	l.line.close()
+	return l.memory.Close()
+}
