@@ -265,9 +265,9 @@ func (m *Meter) Adopt(s State, now Instant) State {
 // succeed returns what s, the state of a limit o up to now, is under m that
 // takes its place. Other than [Meter.Adopt] it knows the limit of a state that
 // says nothing: full under o. Where nothing is ever earned that would be for
-// good, so there it is new.
+// good, so there what is full is new.
 func (m *Meter) succeed(s State, o *Meter, now Instant) State {
-	if s == (State{}) && m.den == 0 {
+	if m.limit.Algorithm == Bucket && m.den == 0 && o.isNew(s, now) {
 		return State{}
 	}
 	if m.limit.Algorithm == o.limit.Algorithm && (m.limit.Algorithm == Bucket || m.limit.Algorithm == Queue) {

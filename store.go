@@ -172,6 +172,10 @@ func (sp *Space) Change(old, m *Meter, at Instant) (*Meter, error) {
 	}
 	fresh := m.succeed(sp.fresh(old, at), old, at)
 	next := append(append([]change(nil), all...), change{old, at, m, fresh})
+	if b := sp.bound.Load(); b != nil {
+		b.table.Lock() // a request in the middle would see half of it
+		defer b.table.Unlock()
+	}
 	sp.changes.Store(&next)
 	sp.changed.Add(1)
 	return m, nil

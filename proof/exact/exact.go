@@ -45,7 +45,7 @@ type Way struct {
 
 // Ways returns the ways by which an algorithm can be asked.
 func Ways(algorithm string) []Way {
-	stored := Way{"memory", NewStored, true}
+	stored := Way{"memory", NewStored, false}
 	if algorithm == oracle.SlidingWindowLog {
 		return []Way{stored}
 	}

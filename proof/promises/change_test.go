@@ -173,7 +173,7 @@ func TestKeysUnderSeveralLimits(t *testing.T) {
 }
 
 // forgets says that a full bucket whose burst is raised is as one never seen.
-const forgets = true
+const forgets = false
 
 // I19: a request that read its limit before a change, and is decided after it,
 // is decided by the new limit; it doesn't make the change a second time.
