@@ -108,7 +108,11 @@ func (m *Memory) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 		return m.open()
 	}
 	if len(cs) != 1 {
-		return m.takeAll(m.instants(at), cs, out)
+		now := m.instants(at)
+		if len(cs) <= plainMost && m.takePlain(now[0], cs, out) {
+			return nil
+		}
+		return m.takeAll(now, cs, out)
 	}
 	c := &cs[0]
 	b, err := m.bind(c.Space)

@@ -48,6 +48,7 @@ type Meter struct {
 
 	window *window // for the kinds that count in windows
 
+	plain       bool    // states are new when A is not after now, on the monotonic clock
 	keeps       bool    // states are more than two words: a store keeps them
 	most        int64   // Limit.Cap
 	first, last Instant // times beyond are taken as these, so that no sum wraps
@@ -112,6 +113,7 @@ func newMeter(l Limit) (*Meter, error) {
 	}
 	m := &Meter{limit: l, id: uint32(len(all)), most: l.Cap(),
 		first: firstInstant, last: lastInstant}
+	m.plain = l.Algorithm <= FixedWindow && l.Calendar == NoCalendar
 	switch l.Algorithm {
 	case Bucket, Queue:
 		m.compileFlow()
