@@ -2,6 +2,8 @@ package rate
 
 import (
 	"math"
+	"math/big"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -193,14 +195,42 @@ func TestFarTimes(t *testing.T) {
 	if !lim.AllowN(start, 1) {
 		t.Error("the program's time is not after the zero time")
 	}
+	lim = NewLimiter(1, 5)
+	first, second := lim.ReserveN(zero, 2), lim.ReserveN(zero, 2)
+	second.CancelAt(zero)
+	first.CancelAt(zero)
+	if got := lim.TokensAt(zero); got != 5 {
+		t.Errorf("%v tokens after cancels at the zero time, want 5", got)
+	}
 	for _, at := range []time.Time{zero.AddDate(-300, 0, 0), zero.AddDate(1000, 0, 0), start.AddDate(1000, 0, 0)} {
 		lim := NewLimiter(1, 1)
 		if !lim.AllowN(at, 1) || lim.AllowN(at, 1) {
 			t.Errorf("%v: want one token, and no second", at)
 		}
-		if r := lim.ReserveN(at, 1); !r.OK() || r.DelayFrom(at) > time.Second {
+		r := lim.ReserveN(at, 1)
+		if !r.OK() || r.DelayFrom(at) > time.Second {
 			t.Errorf("%v: a delay of %v", at, r.DelayFrom(at))
 		}
+		if r.CancelAt(at); lim.TokensAt(at) != 0 {
+			t.Errorf("%v: %v tokens after a cancel, want 0", at, lim.TokensAt(at))
+		}
+	}
+}
+
+// Whoever read the clock and was overtaken does not turn time back.
+func TestClockOfTheOvertaken(t *testing.T) {
+	lim := NewLimiter(1e9, 10)
+	lim.mu.Lock()
+	done := make(chan bool)
+	go func() { done <- lim.Allow() }()
+	for soon := clock() + instant(5*time.Millisecond); clock() < soon; { // it reads the clock, and waits for the lock
+		runtime.Gosched()
+	}
+	seen := clock()
+	lim.last = seen
+	lim.mu.Unlock()
+	if !<-done || lim.last < seen {
+		t.Errorf("the limiter's time went back by %d ns", seen-lim.last)
 	}
 }
 
@@ -284,6 +314,49 @@ func TestCancelByTheClock(t *testing.T) {
 			t.Errorf("above the burst: OK is %v, a delay of %v", none.OK(), none.Delay())
 		}
 	})
+}
+
+// A canceled reservation leaves room for the one before, up to the instant of
+// that one.
+func TestCancelOneAfterTheOther(t *testing.T) {
+	lim := NewLimiter(10, 5)
+	lim.AllowN(start, 5)
+	first, second := lim.ReserveN(start, 2), lim.ReserveN(start, 2)
+	at := after(200 * time.Millisecond)
+	second.CancelAt(at)
+	first.CancelAt(at)
+	if got := lim.TokensAt(at); got != 2 {
+		t.Errorf("%v tokens, want the 2 that were earned", got)
+	}
+}
+
+// What is used is never less after a change of limit, and more by less than a
+// part.
+func TestChangesRoundUp(t *testing.T) {
+	tokens := func(p parts, per uint64) *big.Rat {
+		n := new(big.Int).Lsh(new(big.Int).SetUint64(p.hi), 64)
+		return new(big.Rat).SetFrac(n.Or(n, new(big.Int).SetUint64(p.lo)), new(big.Int).SetUint64(per))
+	}
+	rates := []Limit{3, 7, 10, 1.0 / 7, 999_983, 1e9 / 7.0, 3e9, 1e12, Every(time.Hour), Limit(math.Pi)}
+	cut := 0
+	for i, from := range rates {
+		for j, to := range rates {
+			lim := NewLimiter(from, 5)
+			lim.AllowN(start, 5)
+			at := after(time.Duration(i*j+1) * time.Nanosecond)
+			lim.SetLimitAt(at, from)
+			before := tokens(lim.used, lim.pace.token)
+			lim.SetLimitAt(at, to)
+			off := new(big.Rat).Sub(tokens(lim.used, lim.pace.token), before)
+			if off.Sign() < 0 || off.Cmp(tokens(parts{lo: 1}, lim.pace.token)) >= 0 {
+				t.Errorf("from %v to %v: %v tokens more are used", from, to, off)
+			}
+			cut += off.Sign()
+		}
+	}
+	if cut == 0 {
+		t.Error("no change had to round: this tests nothing")
+	}
 }
 
 // Numbers at the ends saturate instead of wrapping.

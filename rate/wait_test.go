@@ -1,10 +1,12 @@
 package rate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -276,11 +278,12 @@ func TestWaitersAndTheBurst(t *testing.T) {
 			}
 			var mu sync.Mutex
 			var grants []grant
-			granted := func(n int) {
+			granted := func(at time.Duration, n int) {
 				mu.Lock()
 				defer mu.Unlock()
-				grants = append(grants, grant{since(), n})
+				grants = append(grants, grant{at, n})
 			}
+			reserves := seed%2 == 0 // who reserves always acts, at the time that was told
 			var wg sync.WaitGroup
 			for range 60 {
 				n, patience := 1+rng.IntN(burst), time.Duration(rng.Int64N(int64(20*every)))
@@ -288,19 +291,24 @@ func TestWaitersAndTheBurst(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					defer time.AfterFunc(patience, cancel).Stop()
 					if lim.WaitN(ctx, n) == nil {
-						granted(n)
+						granted(since(), n)
 					}
 				})
 				synctest.Wait()
 				if rng.IntN(4) == 0 && lim.Allow() {
-					granted(1)
+					granted(since(), 1)
+				}
+				if reserves && rng.IntN(6) == 0 {
+					n := 1 + rng.IntN(burst)
+					granted(since()+lim.ReserveN(time.Now(), n).Delay(), n)
 				}
 				time.Sleep(time.Duration(rng.Int64N(int64(6 * every))))
 			}
 			wg.Wait()
-			if got := lim.Tokens(); got < 0 || got > burst {
+			if got := lim.Tokens(); got < 0 && !reserves || got > burst {
 				t.Errorf("seed %d: %v tokens when nobody waits", seed, got)
 			}
+			slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(a.at, b.at) })
 			for i := range grants {
 				sum := 0
 				for _, g := range grants[i:] {
