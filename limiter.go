@@ -169,7 +169,7 @@ func (l *Limiter) Allow(key string) bool {
 	tag := table.Tag(siphash.Sum64String(&l.seed.key, key))
 	sh, at := b.table.Shard(tag)
 	sh.Lock()
-	if b.space.inForce(m) != m {
+	if b.space.inForce(m) != m || b.memory.closed.Load() {
 		sh.Unlock()
 		return l.Take(key, 1).Allowed
 	}
@@ -198,7 +198,7 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 	b, err := l.memory.bind(l.space)
 	m := l.meter.Load()
 	if err != nil {
-		return Decision{Reason: Closed, Limit: m.most, RetryAfter: Never, ResetAfter: Never}
+		return m.closed()
 	}
 	tag := l.tag(key)
 	if l.line.busy.Load() > 0 {

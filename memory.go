@@ -12,9 +12,9 @@ import (
 )
 
 // Memory is the [Store] of one machine. Each [Space] that is used with it gets
-// a table of its own, bounded by the space's options. It takes 128 bytes for
-// each 4,096 keys of its cap when it is first used, and 24 bytes a place (32
-// with a TTL): 30 bytes a key at the cap (40), never more than 48 (64) while a
+// a table of its own, bounded by the space's options. It takes 256 bytes for
+// each 4,096 keys of its cap when it is first used, and 25 bytes a place (33
+// with a TTL): 31 bytes a key at the cap (41), never more than 48 (64) while a
 // large table grows. There is no goroutine and no timer.
 //
 // A key whose state is as new again is forgotten when its place is wanted,
@@ -32,7 +32,7 @@ type Memory struct {
 	epoch Instant // of base
 
 	mu     sync.Mutex
-	closed bool
+	closed atomic.Bool
 	tables map[*Space]*binding
 }
 
@@ -121,6 +121,9 @@ func (m *Memory) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 	}
 	now := m.instants(at)
 	b.take(table.Tag(c.Key[0]), c.Meter, now[now.of(c.Meter)], c.Ask, &out[0])
+	if out[0].Reason == Closed {
+		return ErrClosed
+	}
 	return nil
 }
 
@@ -128,7 +131,7 @@ func (m *Memory) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 func (m *Memory) open() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
+	if m.closed.Load() {
 		return ErrClosed
 	}
 	return nil
@@ -200,7 +203,7 @@ func (m *Memory) Drop(sp *Space) {
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.closed = true
+	m.closed.Store(true)
 	for sp, b := range m.tables {
 		delete(m.tables, sp)
 		b.release()
@@ -235,7 +238,7 @@ func (m *Memory) bind(sp *Space) (*binding, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
+	if m.closed.Load() {
 		return nil, ErrClosed
 	}
 	b := m.tables[sp]

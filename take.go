@@ -14,6 +14,11 @@ func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask, d *Decision) {
 	}
 	sh, at := b.table.Shard(tag)
 	sh.Lock()
+	if b.memory.closed.Load() { // since it was bound
+		sh.Unlock()
+		*d = m.closed()
+		return
+	}
 	m = b.current(m)
 	now = Instant(sh.Advance(int64(now)))
 	if i := sh.Find(tag, at); i >= 0 {
@@ -38,6 +43,11 @@ func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask, d *Decision) {
 	}
 	sh.Unlock()
 	b.table.Look(int64(now))
+}
+
+// closed returns the decision of m after Close.
+func (m *Meter) closed() Decision {
+	return Decision{Reason: Closed, Limit: m.most, RetryAfter: Never, ResetAfter: Never}
 }
 
 // current returns the meter by which a request that came with m is decided.
@@ -131,6 +141,10 @@ func (b *binding) settle(tag uint64, c *Correction, now Instant) {
 	}
 	sh, at := b.table.Shard(tag)
 	sh.Lock()
+	if b.memory.closed.Load() {
+		sh.Unlock()
+		return
+	}
 	m := b.current(c.Meter)
 	now = Instant(sh.Advance(int64(now)))
 	i := -1

@@ -92,6 +92,10 @@ func (m *Memory) run(c *call, cs []Charge, out []Decision) error {
 		}
 	}
 	c.lock()
+	if m.closed.Load() { // since its charges were bound
+		c.unlock()
+		return ErrClosed
+	}
 	c.locate()
 	if c.decide(out) {
 		c.write(out)

@@ -120,9 +120,9 @@ func TestFirstCallsAtOnce(t *testing.T) {
 	})
 }
 
-// TestReadTheClockWhereItCounts is B002: however many goroutines read their
+// TestB002ReadTheClockWhereItCounts: however many goroutines read their
 // clocks before they are let in, no more is admitted than time allows.
-func TestReadTheClockWhereItCounts(t *testing.T) {
+func TestB002ReadTheClockWhereItCounts(t *testing.T) {
 	lim := spillgate.Must("1/1ms burst 1")
 	var admitted atomic.Int64
 	var group sync.WaitGroup

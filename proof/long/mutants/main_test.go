@@ -1,0 +1,33 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spillgate/spillgate/proof/internal/workspace"
+)
+
+// The faults still can be put in: otherwise the proof proves nothing.
+func TestEachMutantFits(t *testing.T) {
+	ws, err := workspace.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := check(ws.Root, mutants); err != nil {
+		t.Error(err)
+	}
+	names := map[string]bool{}
+	for _, m := range mutants {
+		if m.old == m.new || names[m.name] {
+			t.Errorf("%q: changes nothing, or is there twice", m.name)
+		}
+		names[m.name] = true
+	}
+	if len(mutants) < 25 {
+		t.Errorf("only %d", len(mutants))
+	}
+	stale := []mutant{{"stale", "bucket.go", "no such text", ""}}
+	if err := check(ws.Root, stale); err == nil || !strings.Contains(err.Error(), "0 times") {
+		t.Errorf("%v", err)
+	}
+}
