@@ -39,7 +39,7 @@ type Memory struct {
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
 	now := time.Now()
-	return &Memory{base: now, epoch: instantOf(now), tables: map[*Space]*binding{}}
+	return &Memory{base: now, epoch: instantOf(now), seed: NewSeed(), tables: map[*Space]*binding{}}
 }
 
 // now reads the store's clock.
@@ -65,6 +65,9 @@ func instantOf(t time.Time) Instant {
 func (m *Memory) instants(at time.Time) times {
 	if at.IsZero() {
 		return times{m.now(), unread}
+	}
+	if !m.told.Load() {
+		m.told.Store(true)
 	}
 	now := instantOf(at)
 	return times{now, now}
@@ -247,6 +250,12 @@ func (m *Memory) bind(sp *Space) (*binding, error) {
 		b = &binding{memory: m, space: sp, ttl: int64(o.TTL), evict: o.AtCap == MakeRoom}
 		b.due = b.newAt
 		b.table = table.New(table.Options{Cap: o.MaxKeys, TTL: o.TTL, Due: b.dues, Forgot: b.keeper.forget})
+		if image := m.restored[sp.name]; image != nil {
+			if err := image.load(b); err != nil {
+				return nil, err
+			}
+			delete(m.restored, sp.name)
+		}
 		m.tables[sp] = b
 	}
 	sp.bound.Store(b)

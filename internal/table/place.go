@@ -3,7 +3,7 @@ package table
 import "math"
 
 // fill is how full a shard is when it holds as many keys as it may: four
-// fifths, 30 bytes a key.
+// fifths, 31 bytes a key.
 const fillNum, fillDen = 4, 5
 
 // Put makes an entry for a tag that has none and returns its index. Past the
@@ -16,7 +16,7 @@ func (s *Shard) Put(tag uint64, now int64) int {
 	for {
 		if i := s.place(due, tag, now, evict); i >= 0 {
 			s.forgot(&s.entries[i])
-			s.entries[i] = Entry{Tag: tag}
+			s.put(i, Entry{Tag: tag})
 			return i
 		}
 		s.move(now, s.larger())
@@ -34,7 +34,7 @@ func (s *Shard) place(due Due, tag uint64, now int64, evict bool) int {
 	for _, home := range sets {
 		for k := range uint64(setSize) {
 			i := int(home ^ k)
-			if s.entries[i].Tag <= gone {
+			if s.entries[i].Tag == unused {
 				if evict {
 					continue
 				}
@@ -63,7 +63,7 @@ func (s *Shard) place(due Due, tag uint64, now int64, evict bool) int {
 
 // any returns an entry that is held; there is one.
 func (s *Shard) any() int {
-	for s.entries[s.hand].Tag <= gone {
+	for s.entries[s.hand].Tag == unused {
 		s.hand = (s.hand + 1) % int32(len(s.entries))
 	}
 	return int(s.hand)
@@ -81,11 +81,12 @@ func (s *Shard) displace(due Due, sets [2]uint64, now int64) int {
 				to = s.other(e.Tag, to)
 			}
 			if i := s.free(due, to, now); i >= 0 {
-				if s.entries[i].Tag <= gone {
+				if s.entries[i].Tag == unused {
 					s.held++
 				}
 				s.forgot(&s.entries[i])
-				s.entries[i], s.entries[from] = e, Entry{Tag: gone}
+				s.put(i, e)
+				s.put(int(from), Entry{})
 				if s.stamps != nil {
 					s.stamps[i] = s.stamps[from]
 				}
@@ -101,7 +102,7 @@ func (s *Shard) free(due Due, home uint64, now int64) int {
 	for k := range uint64(setSize) {
 		i := int(home ^ k)
 		s.probed++
-		if s.entries[i].Tag <= gone || s.newAt(due, i, now) <= now {
+		if s.entries[i].Tag == unused || s.newAt(due, i, now) <= now {
 			return i
 		}
 	}
@@ -152,16 +153,17 @@ func (s *Shard) move(now int64, n int) {
 	s.table.moves.Add(1)
 again:
 	s.held = 0
-	s.entries, s.stamps = nil, nil
+	s.entries, s.marks, s.stamps = nil, nil, nil
 	if n == 0 {
 		return
 	}
 	s.entries = make([]Entry, n)
+	s.marks = make([]uint64, n/setSize)
 	if s.table.options.TTL > 0 {
 		s.stamps = make([]int64, n)
 	}
 	for i, e := range old {
-		if e.Tag <= gone {
+		if e.Tag == unused {
 			continue
 		}
 		at := e.A
@@ -180,7 +182,7 @@ again:
 			n += (n/(8*setSize) + 1) * setSize
 			goto again
 		}
-		s.entries[p] = e
+		s.put(p, e)
 		if stamps != nil {
 			s.stamps[p] = stamps[i]
 		}

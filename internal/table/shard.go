@@ -17,9 +17,10 @@ const (
 // the lock.
 type Shard struct {
 	sync.Mutex
-	latest  int64   // instant seen: time never flows back
-	entries []Entry // whole sets, none before the first key
-	stamps  []int64 // when each was last charged, if the table has a TTL
+	latest  int64    // instant seen: time never flows back
+	entries []Entry  // whole sets, none before the first key
+	marks   []uint64 // a byte of each entry's tag, a word a set: see mark
+	stamps  []int64  // when each was last charged, if the table has a TTL
 	table   *Table
 
 	index     uint32
@@ -31,7 +32,9 @@ type Shard struct {
 	version    uint32 // of the Due of the round
 	earliest   int64  // of what the hand has seen and what was written since
 
-	evicted, probed, overflowed uint64 // 128 bytes: shards share no cache line, nor a pair of them
+	evicted, probed, overflowed uint64
+
+	_ [104]byte // to 256 bytes: shards share no cache line, nor a pair of them
 }
 
 // Advance returns now, or the latest instant that s has seen if that is later.
@@ -59,33 +62,49 @@ func (s *Shard) Find(tag, at uint64) int {
 // Lookup is Find for those who don't know where.
 func (s *Shard) Lookup(tag uint64) int { return s.Find(tag, tag*s.table.n) }
 
-// search goes through a tag's two sets, from its home entry on. Whoever put
-// an entry down took the first place that was free, so that the search ends
-// at a place that was never used.
+// search looks a tag up in its two sets. Their marks tell which entries can
+// be it: mostly none but itself, so that a tag that has no entry costs no look
+// at those of others.
 func (s *Shard) search(tag, home uint64) int {
 	if len(s.entries) == 0 {
 		return -1
 	}
-	for k := range uint64(setSize) {
-		i := home ^ k
-		switch s.entries[i].Tag {
-		case tag:
-			return int(i)
-		case unused:
+	if i := s.searchSet(tag, home/setSize); i >= 0 {
+		return i
+	}
+	return s.searchSet(tag, s.other(tag, home)/setSize)
+}
+
+func (s *Shard) searchSet(tag, set uint64) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for x := s.marks[set] ^ mark(tag)*ones; ; {
+		// The lowest byte that is zero has its high bit set; others may too.
+		zero := (x - ones) &^ x & highs
+		if zero == 0 {
 			return -1
 		}
-	}
-	home = s.other(tag, home)
-	for k := range uint64(setSize) {
-		i := home ^ k
-		switch s.entries[i].Tag {
-		case tag:
-			return int(i)
-		case unused:
-			return -1
+		k := bits.TrailingZeros64(zero) / 8
+		if i := int(set)*setSize + k; s.entries[i].Tag == tag {
+			return i
 		}
+		x |= 0xff << (8 * k)
 	}
-	return -1
+}
+
+// mark returns the byte by which a tag is told from most others: of bits that
+// say next to nothing of its place. No tag has the mark 0 of an unused entry.
+func mark(tag uint64) uint64 { return tag&0xff | (tag&0xff-1)>>63 }
+
+// put writes the entry at an index, with its mark.
+func (s *Shard) put(i int, e Entry) {
+	s.entries[i] = e
+	m := uint64(0)
+	if e.Tag != unused {
+		m = mark(e.Tag)
+	}
+	shift := i % setSize * 8
+	w := &s.marks[i/setSize]
+	*w = *w&^(0xff<<shift) | m<<shift
 }
 
 // home returns where a tag is looked for first.
@@ -146,12 +165,12 @@ func add(a, b int64) int64 {
 // Drop forgets the entry at an index.
 func (s *Shard) Drop(i int) {
 	s.forgot(&s.entries[i])
-	s.entries[i] = Entry{Tag: gone}
+	s.put(i, Entry{})
 	s.held--
 }
 
 func (s *Shard) forgot(e *Entry) {
-	if f := s.table.options.Forgot; f != nil && e.Tag > gone && e.B != 0 {
+	if f := s.table.options.Forgot; f != nil && e.Tag != unused && e.B != 0 {
 		f(e.B)
 	}
 }
@@ -230,7 +249,7 @@ func (s *Shard) New(i int, now int64) bool {
 func (s *Shard) dropSet(due Due, home uint64, now int64) {
 	i := int(home &^ (setSize - 1))
 	for end := i + setSize; i < end; i++ {
-		if s.entries[i].Tag > gone && s.newAt(due, i, now) <= now {
+		if s.entries[i].Tag != unused && s.newAt(due, i, now) <= now {
 			s.Drop(i)
 		}
 	}
@@ -251,7 +270,7 @@ func (s *Shard) sweep(due Due, now int64, n int) {
 		if s.hand++; int(s.hand) >= len(s.entries) {
 			s.hand = 0
 		}
-		if s.entries[i].Tag <= gone {
+		if s.entries[i].Tag == unused {
 			continue
 		}
 		if at := s.newAt(due, i, now); at <= now {

@@ -37,16 +37,13 @@ type Entry struct {
 
 const entryBytes = int64(unsafe.Sizeof(Entry{}))
 
-// Tags that no key has. Use [Tag] on a digest.
-const (
-	unused = 0 // nothing was here since the shard last moved: a search ends
-	gone   = 1 // what was here is forgotten: a search goes on
-)
+// unused is the tag of a place without an entry. Use [Tag] on a digest.
+const unused = 0
 
 // Tag returns the tag of a digest.
 func Tag(digest uint64) uint64 {
-	if digest <= gone {
-		return digest + 2
+	if digest == unused {
+		return 2
 	}
 	return digest
 }
@@ -163,7 +160,7 @@ func (t *Table) Stats() Stats {
 		s := &t.shards[i]
 		s.Lock()
 		st.Held += int(s.held)
-		st.Bytes += int64(cap(s.entries))*entryBytes + int64(cap(s.stamps))*8
+		st.Bytes += int64(cap(s.entries))*entryBytes + int64(cap(s.marks))*8 + int64(cap(s.stamps))*8
 		st.Evicted += s.evicted
 		st.Overflowed += s.overflowed
 		st.Probed += s.probed

@@ -11,7 +11,7 @@ import (
 func (s *Shard) check() error {
 	seen := map[uint64]bool{}
 	for i, e := range s.entries {
-		if e.Tag <= gone {
+		if e.Tag == unused {
 			continue
 		}
 		if seen[e.Tag] {
@@ -302,7 +302,7 @@ func TestTag(t *testing.T) {
 	seen := map[uint64]bool{}
 	for _, digest := range []uint64{0, 1, 1 << 63, ^uint64(0)} {
 		tag := Tag(digest)
-		if tag <= gone || seen[tag] {
+		if tag == unused || seen[tag] {
 			t.Errorf("Tag(%x) = %x", digest, tag)
 		}
 		seen[tag] = true
