@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -57,11 +58,17 @@ func run() error {
 	results := make([]result, len(todo))
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for w := range runtime.GOMAXPROCS(0) {
-		folder := filepath.Join(temp, fmt.Sprint(w))
-		if err := copyEngine(ws.Root, folder); err != nil {
+	folders := make([]string, runtime.GOMAXPROCS(0))
+	for i := range folders {
+		folders[i] = filepath.Join(temp, fmt.Sprint(i))
+		if err := copyEngine(ws, folders[i]); err != nil {
 			return err
 		}
+	}
+	if r := try(folders[0], mutant{file: "go.mod"}); r.err != nil || r.test != "" {
+		return fmt.Errorf("the engine is broken before it is touched: %s", r)
+	}
+	for _, folder := range folders {
 		workers.Go(func() {
 			for i := range next {
 				results[i] = try(folder, todo[i])
@@ -103,10 +110,11 @@ func check(root string, ms []mutant) error {
 }
 
 // tested are the folders of the root that the tests need.
-var tested = []string{".", "internal", "testdata", "proof/oracle", "proof/exact", "proof/promises", "proof/concurrent"}
+var tested = []string{".", "docs", "internal", "testdata", "proof/oracle", "proof/exact", "proof/promises", "proof/concurrent"}
 
 // copyEngine copies the root module and the proofs to a workspace of their own.
-func copyEngine(root, to string) error {
+func copyEngine(ws *workspace.Workspace, to string) error {
+	root := ws.Root
 	for _, folder := range tested {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
 			name, relErr := filepath.Rel(root, path)
@@ -126,14 +134,21 @@ func copyEngine(root, to string) error {
 			return err
 		}
 	}
-	for _, name := range []string{"go.mod", "go.sum"} {
-		if err := copyFile(filepath.Join(root, "proof", name), filepath.Join(to, "proof", name)); err != nil {
+	// Of the other modules the workspace needs no more than their go.mod.
+	for _, m := range ws.Modules {
+		for _, name := range []string{"go.mod", "go.sum"} {
+			err := copyFile(filepath.Join(m.Dir, name), filepath.Join(to, m.Folder, name))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	for _, name := range []string{"go.work", "go.work.sum"} {
+		if err := copyFile(filepath.Join(ws.Root, name), filepath.Join(to, name)); err != nil {
 			return err
 		}
 	}
-	// Only these two modules are here.
-	work := "go 1.26.0\n\nuse (\n\t.\n\t./proof\n)\n\nreplace github.com/spillgate/spillgate v0.0.0 => ./\n"
-	return os.WriteFile(filepath.Join(to, "go.work"), []byte(work), 0o600)
+	return nil
 }
 
 func copyFile(from, to string) error {
