@@ -140,13 +140,13 @@ func play(t *testing.T, l spillgate.Limit, callers []caller, end int64) (balance
 		go func() {
 			defer func() { done <- struct{}{} }()
 			c := &callers[i]
-			time.Sleep(time.Duration(c.at))
+			<-time.After(time.Duration(c.at))
 			if c.result = call(lim, c, start); c.end == 0 {
 				c.end = int64(time.Since(start))
 			}
 		}()
 	}
-	time.Sleep(time.Duration(end))
+	<-time.After(time.Duration(end))
 	balance = lim.Peek("key")
 	if err := lim.Close(); err != nil {
 		t.Error(err)
