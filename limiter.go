@@ -19,7 +19,6 @@ import (
 type Limiter struct {
 	memory *Memory
 	space  *Space
-	seed   Seed
 	meter  atomic.Pointer[Meter]
 	line   *line
 	change sync.Mutex
@@ -55,9 +54,6 @@ func New(l Limit, opts ...Option) (*Limiter, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if o.seed == (Seed{}) {
-		o.seed = NewSeed()
-	}
 	m, err := l.Meter()
 	if err != nil {
 		return nil, err
@@ -69,8 +65,12 @@ func New(l Limit, opts ...Option) (*Limiter, error) {
 	if err := sp.check(m); err != nil {
 		return nil, err
 	}
-	lim := &Limiter{memory: NewMemory(), space: sp, seed: o.seed, line: &line{}}
+	lim := &Limiter{memory: NewMemory(), space: sp, line: &line{}}
+	if o.seed != (Seed{}) {
+		lim.memory.seed = o.seed
+	}
 	lim.meter.Store(m)
+	sp.limit.Store(m)
 	return lim, nil
 }
 
@@ -111,7 +111,7 @@ func (l *Limiter) With(limit Limit) (*Limiter, error) {
 	if m, err = l.space.joining(m); err != nil {
 		return nil, err
 	}
-	w := &Limiter{memory: l.memory, space: l.space, seed: l.seed, line: l.line}
+	w := &Limiter{memory: l.memory, space: l.space, line: l.line}
 	w.meter.Store(m)
 	return w, nil
 }
@@ -153,7 +153,7 @@ func (l *Limiter) now(m *Meter) Instant {
 }
 
 func (l *Limiter) tag(key string) uint64 {
-	return table.Tag(siphash.Sum64String(&l.seed.key, key))
+	return table.Tag(siphash.Sum64String(&l.memory.seed.key, key))
 }
 
 // Allow takes one unit of key's if it is there, and reports whether it was.
@@ -166,7 +166,7 @@ func (l *Limiter) Allow(key string) bool {
 		return l.Take(key, 1).Allowed
 	}
 	now := l.memory.now()
-	tag := table.Tag(siphash.Sum64String(&l.seed.key, key))
+	tag := table.Tag(siphash.Sum64String(&l.memory.seed.key, key))
 	sh, at := b.table.Shard(tag)
 	sh.Lock()
 	if b.space.inForce(m) != m || b.memory.closed.Load() {

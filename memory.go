@@ -30,10 +30,14 @@ import (
 type Memory struct {
 	base  time.Time
 	epoch Instant // of base
+	seed  Seed
+	told  atomic.Bool // callers have given times of their own
 
-	mu     sync.Mutex
-	closed atomic.Bool
-	tables map[*Space]*binding
+	mu       sync.Mutex
+	closed   atomic.Bool
+	seen     bool // somebody digests keys under the seed
+	tables   map[*Space]*binding
+	restored map[string]*image // what was restored of spaces not used yet, by name
 }
 
 // NewMemory returns an empty store.
@@ -195,6 +199,7 @@ func (m *Memory) Stats(sp *Space) Stats {
 func (m *Memory) Drop(sp *Space) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.restored, sp.name)
 	if b := m.tables[sp]; b != nil {
 		delete(m.tables, sp)
 		b.release()
@@ -207,6 +212,7 @@ func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed.Store(true)
+	m.restored = nil
 	for sp, b := range m.tables {
 		delete(m.tables, sp)
 		b.release()
@@ -251,9 +257,7 @@ func (m *Memory) bind(sp *Space) (*binding, error) {
 		b.due = b.newAt
 		b.table = table.New(table.Options{Cap: o.MaxKeys, TTL: o.TTL, Due: b.dues, Forgot: b.keeper.forget})
 		if image := m.restored[sp.name]; image != nil {
-			if err := image.load(b); err != nil {
-				return nil, err
-			}
+			image.load(b)
 			delete(m.restored, sp.name)
 		}
 		m.tables[sp] = b

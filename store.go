@@ -103,6 +103,7 @@ type Space struct {
 	mu      sync.Mutex // held by Change
 	changes atomic.Pointer[[]change]
 	changed atomic.Uint32           // how often
+	limit   atomic.Pointer[Meter]   // in force, if there is one for all keys and who has it said so
 	bound   atomic.Pointer[binding] // Memory's table, cached
 }
 
@@ -178,6 +179,7 @@ func (sp *Space) Change(old, m *Meter, at Instant) (*Meter, error) {
 	}
 	sp.changes.Store(&next)
 	sp.changed.Add(1)
+	sp.limit.CompareAndSwap(old, m)
 	return m, nil
 }
 
