@@ -41,7 +41,7 @@ type phase struct {
 }
 
 var phases = []phase{
-	{"hot", []string{clockSip, leastSip, xtimeSingle, mutexMap, sethvargo, ourAllow, ourOne, ourThree}, (*results).runHot},
+	{"hot", []string{clockSip, leastSip, xtimeSingle, mutexMap, sethvargo, ourAllow, ourOne, ourThree, ourRate}, (*results).runHot},
 	{"keyed", []string{allThree, leastSip, mutexMap, sethvargo, ourAllow}, (*results).runKeyed},
 	{"memory", []string{leastSip, mutexMap, ourAllow}, (*results).runMemory},
 	{"slowest", []string{mutexSweep, sethvargo, ourAllow}, (*results).runSlowest},

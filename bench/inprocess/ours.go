@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/rate"
 )
 
 // Names of our rows that the ratios refer to.
@@ -14,6 +15,7 @@ const (
 	ourAllow = "spillgate, Allow"
 	ourOne   = "spillgate.Memory, one charge"
 	ourThree = "spillgate.Memory, three charges"
+	ourRate  = "spillgate/rate, one limiter"
 )
 
 // ours lists what this repository publishes.
@@ -35,8 +37,16 @@ func ours() []contestant {
 		row(ourThree, "the same of three rules, each with a table of its own: all or none", func(s setup) (limiter, error) {
 			return newOurCharges(s, 3)
 		}),
+		{name: ourRate, kind: own, note: "the drop-in for x/time/rate", exact: true, open: func(s setup) (limiter, error) {
+			return ourOneRate{rate.NewLimiter(rate.Every(s.every), int(s.burst))}, nil
+		}},
 	}
 }
+
+type ourOneRate struct{ *rate.Limiter }
+
+// Allow ignores the key: there is one limiter.
+func (o ourOneRate) Allow(string) bool { return o.Limiter.Allow() }
 
 // ourLimit is the limit of s. Rules of one decision differ in their bursts.
 func ourLimit(s setup, rule int) spillgate.Limit {
@@ -129,6 +139,8 @@ func ourRatios() []ratio {
 		{"bytes for each key beyond the cap", weight(ourAllow, forMore), number(1), 0, 0.01, false},
 		{"slowest decision while all expire: spillgate / sweepers", longest(ourAllow, inExpiry), sweepers, 0.05, 0.5, false},
 		{"slowest decision while growing: spillgate / sweepers", longest(ourAllow, inGrowth), sweepers, 0.05, 0.5, false},
+		{"rate.Allow, one goroutine: spillgate / x/time", ns(ourRate, hot1), ns(xtimeSingle, hot1), 0.6, 0.9, false},
+		{"rate.Allow, two: spillgate / x/time", ns(ourRate, hot2), ns(xtimeSingle, hot2), 0.6, 0.9, false},
 		{"one hot key: three charges / one", ns(ourThree, hot1), ns(ourOne, hot1), 2.5, 4, false},
 		{"uniform: three charges / one", ns(ourThree, uniform), ns(ourOne, uniform), 2.5, 4, true},
 	}
