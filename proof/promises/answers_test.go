@@ -209,3 +209,31 @@ func TestLessUsedAdmitsNoLess(t *testing.T) {
 		}
 	})
 }
+
+// A log in use: many small admissions come and leave, so that its ring wraps
+// and grows, with some given back.
+func TestLogsInUse(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l := spillgate.Limit{Algorithm: spillgate.SlidingLog, Rate: rapid.Int64Range(5, 40).Draw(rt, "rate"), Period: 1000}
+		k, o := newKey(t, l), newOracle(t, l)
+		now, pace := int64(0), rapid.Int64Range(1, 2000/l.Rate).Draw(rt, "pace")
+		var past []int64
+		for range 90 {
+			if rapid.IntRange(0, 30).Draw(rt, "turn") == 0 {
+				pace = rapid.Int64Range(1, 2000/l.Rate).Draw(rt, "pace")
+			}
+			now += rapid.Int64Range(0, pace).Draw(rt, "gap")
+			if len(past) > 0 && rapid.IntRange(0, 9).Draw(rt, "give back") == 0 {
+				of := past[max(0, len(past)-1-rapid.IntRange(0, 20).Draw(rt, "which"))]
+				k.settle(t, now, of, -1, 0)
+				o.Refund(now, 1, of)
+			}
+			n := rapid.Int64Range(1, 2).Draw(rt, "n")
+			d := k.take(t, now, n)
+			same(rt, "log", l, n, now, d, o.Step(now, n))
+			if d.Allowed {
+				past = append(past, now)
+			}
+		}
+	})
+}
