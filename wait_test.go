@@ -72,7 +72,7 @@ func TestB009DeadlineThatCantBeMet(t *testing.T) {
 		if since := time.Since(start); since != 0 {
 			t.Errorf("it took %s to say so", since)
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if !l.Allow("k") {
 			t.Error("the failed wait took something")
 		}
@@ -201,7 +201,7 @@ func TestNobodyOvertakesThoseWhoWait(t *testing.T) {
 			served <- time.Since(start)
 		}()
 		synctest.Wait()
-		time.Sleep(500 * time.Millisecond)
+		<-time.After(500 * time.Millisecond)
 		if d := l.Take("k", 1); d.Allowed || d.RetryAfter != 1500*time.Millisecond || d.Remaining != 0 {
 			t.Errorf("behind one who waits: %+v", d)
 		}
@@ -214,7 +214,7 @@ func TestNobodyOvertakesThoseWhoWait(t *testing.T) {
 		if got := <-served; got != time.Second {
 			t.Errorf("served after %s", got)
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if !l.Allow("k") {
 			t.Error("refused with nobody waiting")
 		}
@@ -298,7 +298,7 @@ func TestReservations(t *testing.T) {
 		if got := second.Delay(); got != Never {
 			t.Errorf("a cancelled reservation's delay is %s", got)
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if got := third.Delay(); got != 0 {
 			t.Errorf("delay %s when it is due", got)
 		}
@@ -306,7 +306,7 @@ func TestReservations(t *testing.T) {
 		if l.Allow("k") {
 			t.Error("a reservation that was due was given back")
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if !l.Allow("k") || l.Allow("k") {
 			t.Error("what was cancelled was charged, or given back twice")
 		}
