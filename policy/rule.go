@@ -239,7 +239,7 @@ func checkName(s string) error {
 	}
 	for _, c := range s {
 		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
-			return fmt.Errorf("%q: use lower-case letters, digits, - _ and .", s)
+			return fmt.Errorf("%q: use lower-case letters, digits, dashes, underscores and dots", s)
 		}
 	}
 	return nil
