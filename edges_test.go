@@ -332,3 +332,17 @@ func TestEdges(t *testing.T) {
 		}
 	}
 }
+
+// A charge under no limit has no state, whoever charges the same key beside it.
+func TestUnlimitedBesideOthers(t *testing.T) {
+	mem, sp := NewMemory(), mustSpace(t, SpaceOptions{MaxKeys: 1, TTL: time.Minute})
+	some, all := mustMeter(t, "2/h"), mustMeter(t, "unlimited")
+	for i, k := range []Key{{7, 7}, {8, 8}} { // an entry, then the shared bucket
+		for n := range 3 {
+			d := takeAll(t, mem, 1e9, Charge{Space: sp, Key: k, Meter: some, Ask: Ask{N: 1}}, Charge{Space: sp, Key: k, Meter: all, Ask: Ask{N: 5}})
+			if d[0].Allowed != (n < 2) || d[0].Overflow != (i == 1) || !d[1].Allowed || d[1].Overflow {
+				t.Errorf("key %d, request %d: %+v", i, n, d)
+			}
+		}
+	}
+}

@@ -98,6 +98,10 @@ func (img *image) measure() error {
 	b := &binding{space: sp}
 	numbers := map[uint64]bool{}
 	img.until = math.MinInt64
+	now := Instant(math.MinInt64)
+	for _, c := range img.changes {
+		now = max(now, c.until)
+	}
 	saw := func(s State, stamp int64, o *kept) bool {
 		if o != nil {
 			if n := s.B & partMask; n == 0 || numbers[n] {
@@ -106,7 +110,7 @@ func (img *image) measure() error {
 			numbers[s.B&partMask] = true
 			b.keeper.restore(s, o)
 		}
-		at := b.newAt(s.A, s.B, int64(img.latest))
+		at := b.newAt(s.A, s.B, int64(now))
 		if img.stamped {
 			at = min(at, later(stamp, img.ttl))
 		}
@@ -117,7 +121,10 @@ func (img *image) measure() error {
 	for _, k := range []byte{frameShard, frameTail} {
 		for i, body := range img.frames {
 			if img.kinds[i] == k && !img.each(k, body, visitor{
-				shard:  func(_ int, latest Instant) { img.latest = max(img.latest, latest) },
+				shard: func(_ int, latest Instant) {
+					img.latest = max(img.latest, latest)
+					now = max(now, latest)
+				},
 				entry:  func(e table.Entry, stamp int64, o *kept) bool { return saw(State{e.A, e.B}, stamp, o) },
 				bucket: func(u *spilled, o *kept) bool { return u.state.B == 0 || saw(u.state, u.stamp, o) },
 			}) {

@@ -49,8 +49,9 @@ func (k *keeper) of(sp *Space, s State, m *Meter, now Instant) *kept {
 	}
 	if p := sp.changes.Load(); p != nil {
 		for _, c := range *p {
-			if c.from == o.meter() && c.from != m && c.to.limit.Algorithm == c.from.limit.Algorithm {
-				o.settleTo(c.to, min(c.until, now))
+			// Whoever looks at an instant before the change settles nothing.
+			if c.from == o.meter() && c.from != m && c.until <= now && c.to.limit.Algorithm == c.from.limit.Algorithm {
+				o.settleTo(c.to, c.until)
 			}
 		}
 	}

@@ -56,7 +56,8 @@ func (m *Memory) Snapshot(w io.Writer) error {
 	}
 	n := len(bindings)
 	for _, img := range images {
-		if img.until > int64(d.past(img.latest)) {
+		// On times of callers' own, the latest is worth keeping by itself.
+		if img.until > int64(d.past(img.latest)) || m.told.Load() {
 			img.dump(&d)
 			n++
 		}
@@ -209,24 +210,28 @@ func (m *Memory) Seed() Seed {
 // those under another limit are carried over when each comes back.
 func (m *Memory) Resume(sp *Space, meter *Meter) error {
 	m.mu.Lock()
+	m.seen = true
 	img := m.restored[sp.name]
 	m.mu.Unlock()
-	sp.limit.Store(meter)
+	if img == nil || img.limit == nil || img.limit == meter {
+		sp.limit.Store(meter)
+	} else {
+		sp.limit.Store(img.limit)
+	}
 	if img == nil {
 		return nil
 	}
 	if _, err := m.bind(sp); err != nil {
 		return err
 	}
-	old := img.limit
-	if old == nil || old == meter {
+	old := sp.limit.Load()
+	if old == meter {
 		return nil
 	}
 	at := img.latest
 	if now := m.instants(time.Time{}); !m.told.Load() {
 		at = max(at, now[now.of(meter)])
 	}
-	sp.limit.Store(old)
 	_, err := sp.Change(old, meter, at)
 	return err
 }

@@ -144,7 +144,8 @@ func (m *Memory) add(c *call, cs []Charge, i int) error {
 	p.b, p.m, p.tag, p.ask, p.trial = b, g.Meter, tag, g.Ask, g.Trial
 	p.first, p.root, p.kind = uint16(i), root, inEntry
 	if g.Meter.limit.Algorithm == Unlimited {
-		p.kind = inNone
+		root = uint16(n)
+		p.kind, p.root = inNone, root
 	}
 	if p.kind != inNone {
 		p.sh, _ = b.table.Shard(tag)

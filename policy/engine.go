@@ -37,7 +37,10 @@ type engineOptions struct {
 }
 
 // Seeded keys the digests of callers with seed, which all engines that share a
-// store must have in common. Without it the seed is random.
+// store must have in common. Without it the seed is that of the store, if it
+// has one, as [spillgate.Memory] does, or else random. With it an engine finds
+// its callers in a snapshot that was restored only if it was given the same
+// seed before.
 func Seeded(seed spillgate.Seed) EngineOption {
 	return func(o *engineOptions) { o.seed = seed }
 }
@@ -48,13 +51,27 @@ func Nodes(n int) EngineOption {
 	return func(o *engineOptions) { o.nodes = max(1, n) }
 }
 
-// NewEngine makes an engine that decides by p on s.
+// A resumer is a store that outlives its process: it has a seed by which its
+// keys are found again, and wants to know which limits are in force now.
+type resumer interface {
+	Seed() spillgate.Seed
+	Resume(*spillgate.Space, *spillgate.Meter) error
+}
+
+// NewEngine makes an engine that decides by p on s. What s has restored of a
+// rule, known by its name, goes on: if the rule has another limit now, what
+// was earned up to now counts under the old one.
 func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 	o := engineOptions{nodes: 1, track: DefaultTracked}
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if o.seed == (spillgate.Seed{}) {
+	before, resumes := s.(resumer)
+	switch {
+	case o.seed != (spillgate.Seed{}):
+	case resumes:
+		o.seed = before.Seed()
+	default:
 		o.seed = spillgate.NewSeed()
 	}
 	e := &Engine{policy: p, store: s, seed: o.seed, local: spillgate.NewMemory()}
@@ -62,6 +79,9 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 		r := &p.rules[i]
 		space, _ := spillgate.NewSpace(r.Name, r.space()) // checked by Compile
 		e.spaces = append(e.spaces, space)
+		if resumes {
+			_ = before.Resume(space, r.meter) // fails if s is closed, which every charge says
+		}
 		e.shares = append(e.shares, share(r.meter.Limit(), o.nodes))
 		if o.track > 0 {
 			e.lists = append(e.lists, topk.New(o.track))
