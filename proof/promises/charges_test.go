@@ -215,3 +215,31 @@ func TestBadChargesAreErrors(t *testing.T) {
 		}
 	}
 }
+
+// However large a debt is, it is one: it saturates and never wraps, and more
+// of it is never less.
+func TestDebtOfCenturies(t *testing.T) {
+	for _, l := range []spillgate.Limit{
+		{Rate: 1, Period: 1, Burst: 5}, {Rate: 1, Period: 1e9, Burst: 5}, {Rate: 7, Period: 3600e9, Burst: 5}, {Rate: 1, Period: 366 * 86400e9, Burst: 5},
+		{Algorithm: spillgate.Queue, Rate: 1, Period: 1e9, Burst: 5}, {Algorithm: spillgate.Queue, Rate: 3, Period: 86400e9, Burst: 5},
+	} {
+		last := spillgate.Decision{}
+		for shift := range 63 {
+			for _, more := range []int64{0, 1} {
+				owed := int64(1)<<shift + more<<max(shift-1, 0)
+				k := newKey(t, l)
+				k.take(t, 0, l.Cap())
+				k.settle(t, 0, 0, owed, 0)
+				d := k.take(t, 0, 1)
+				if d.Allowed || d.Remaining != 0 || d.RetryAfter <= 0 || d.ResetAfter <= 0 || d.ResetAfter < last.ResetAfter {
+					t.Fatalf("%s, %d owed: %+v, after %+v", l, owed, d, last)
+				}
+				last = d
+				k.settle(t, 0, 0, owed, 0)
+				if d := k.take(t, 0, 1); d.Allowed || d.ResetAfter < last.ResetAfter {
+					t.Fatalf("%s, %d owed twice: %+v", l, owed, d)
+				}
+			}
+		}
+	}
+}

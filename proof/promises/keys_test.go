@@ -242,3 +242,28 @@ func TestFloodStaysWithinTheBound(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// I9 for keys made to collide: all sequences of one or two parts over texts
+// that hold what lengths look like.
+func TestCraftedKeysDiffer(t *testing.T) {
+	texts := []string{"", "\x00", "\x01", "\x02", "x", "x\x01", "x\x02", "\x01x", "\x01y", "y", "x\x02\x01y", "\x02\x01y"}
+	var ones [][]byte
+	for _, kind := range texts {
+		for _, text := range texts {
+			ones = append(ones, spillgate.AppendPart(nil, kind, text))
+		}
+	}
+	all := map[string]bool{}
+	add := func(encoded []byte) {
+		if all[string(encoded)] {
+			t.Fatalf("two sequences of parts are encoded as %q", encoded)
+		}
+		all[string(encoded)] = true
+	}
+	for _, a := range ones {
+		add(a)
+		for _, b := range ones {
+			add(append(slices.Clone(a), b...))
+		}
+	}
+}

@@ -175,3 +175,31 @@ func TestB141CloseInTheMiddle(t *testing.T) {
 		})
 	}
 }
+
+// The last in a queue gives up: the place is there for the next, at the time
+// at which it would have been the last one's.
+func TestAPlaceGivenUpIsTheNextOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := spillgate.Must("1/s queue 1")
+		lim.Allow("key")
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error)
+			go func() {
+				_, err := lim.Wait(ctx, "key", 1)
+				failed <- err
+			}()
+			time.Sleep(100 * time.Millisecond)
+			if d := lim.Take("key", 1); d.Allowed {
+				t.Fatalf("two in one place: %+v", d)
+			}
+			cancel()
+			if err := <-failed; !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+		if d := lim.Take("key", 1); !d.Allowed || d.Delay != 700*time.Millisecond {
+			t.Errorf("%+v", d)
+		}
+	})
+}

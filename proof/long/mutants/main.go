@@ -110,7 +110,7 @@ func check(root string, ms []mutant) error {
 }
 
 // tested are the folders of the root that the tests need.
-var tested = []string{".", "docs", "internal", "testdata", "proof/oracle", "proof/exact", "proof/promises", "proof/concurrent"}
+var tested = []string{".", "docs", "internal", "testdata", "proof/oracle", "proof/exact", "proof/promises", "proof/waiting", "proof/concurrent"}
 
 // copyEngine copies the root module and the proofs to a workspace of their own.
 func copyEngine(ws *workspace.Workspace, to string) error {
@@ -183,6 +183,7 @@ var suites = [][]string{
 	{"."},
 	{"./proof/exact", "-lists", "1500"},
 	{"./proof/promises", "-rapid.checks", "200"},
+	{"./proof/waiting", "-rapid.checks", "200"},
 	{"./proof/concurrent", "-histories", "8"},
 }
 

@@ -21,7 +21,7 @@ var mutants = []mutant{
 	{"idle wraps around", "bucket.go", "if s.B == 0 || s.A <= int64(now) {", "if s.B == 0 {"},
 	{"64 bits for cost times period", "bucket.go", "hi, lo := bits.Mul64(uint64(n), m.num)", "hi, lo := uint64(0), uint64(n)*m.num"},
 	{"64 bits for time times rate", "bucket.go", "hi, lo := bits.Mul64(uint64(s.ns), m.den)", "hi, lo := uint64(0), uint64(s.ns)*m.den"},
-	{"debt wraps around", "bucket.go", "if f = f.plus(s, den); f.ns > farthest {", "if f = f.plus(s, den); false {"},
+	{"debt wraps around", "bucket.go", "if q >= uint64(farthest) {", "if q > math.MaxUint64-1 {"},
 	{"what is given back is lost", "bucket.go", "f.ns -= back.ns", "_ = back.ns"},
 	{"a raised burst is a present", "bucket.go", "lo, c = bits.Add64(lo, l, 0)\n\t\t\thi, _ = bits.Add64(hi, h, c)", "_, _, _ = l, h, c"},
 	{"fill is ignored", "bucket.go", "if raised && m.limit.OnRaise == Fill {", "if false {"},
