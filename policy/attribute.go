@@ -48,8 +48,10 @@ var kindNames = [kinds]string{
 // named reports whether attributes of kind k carry a name of their own.
 func (k Kind) named() bool { return k >= Header && k < kinds }
 
-// Claimed reports whether the client itself chooses the value: a rule keyed by
-// claimed values alone is walked around with a new value each time.
+// Claimed reports whether the value is whatever the client says it is. A rule
+// with such a part in its key is walked around with a new value each time.
+// (Method, path and host are the client's choice too, but they are what it
+// asks for: with another value it gets something else.)
 func (k Kind) Claimed() bool { return k == Header || k == Cookie || k == Query }
 
 // An Attribute names one thing that is known of a request: "client.ip",

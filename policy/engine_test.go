@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -245,6 +246,12 @@ func TestSpentReplacesTheEstimate(t *testing.T) {
 	if err := v.Spent("tokens", -1); !errors.Is(err, spillgate.ErrCost) {
 		t.Errorf("spending -1: %v", err)
 	}
+	if err := v.Spent("token", 1); !errors.Is(err, ErrRule) {
+		t.Errorf("a unit that nobody counts: %v", err)
+	}
+	if err := v.GiveBack("request"); !errors.Is(err, ErrRule) {
+		t.Errorf("a rule that is not there: %v", err)
+	}
 	if v.Of("requests").Decision.Taken != 1 {
 		t.Error("a token settle touched the requests")
 	}
@@ -356,6 +363,8 @@ func TestCompileNamesWhatIsWrong(t *testing.T) {
 		{"cost above", "cost", "more than ever fits", []Rule{{Name: "r", Limit: good().Limit, Cost: 2}}},
 		{"enforce", "enforce", "0 to 100", []Rule{{Name: "r", Limit: good().Limit, Spare: 101}}},
 		{"failures", "failures", "HTTP statuses", []Rule{{Name: "r", Limit: good().Limit, Failures: []string{"bad"}}}},
+		{"misspelt code", "failures", "HTTP statuses", []Rule{{Name: "r", Limit: good().Limit, Failures: []string{"UNAUTHENTICATD"}}}},
+		{"odd unit", "unit", "lower-case", []Rule{{Name: "r", Limit: good().Limit, Unit: "Tokens!"}}},
 		{"max keys", "max_keys", "2^31", []Rule{{Name: "r", Limit: good().Limit, MaxKeys: -1}}},
 		{"claimed", "key", "walks around", []Rule{claimed("r")}},
 		{"claimed, companion elsewhere", "key", "walks around", func() []Rule {
@@ -384,11 +393,28 @@ func TestCompileNamesWhatIsWrong(t *testing.T) {
 	}
 	ip := good()
 	ip.Name = "ip"
+	for name, change := range map[string]func(*Rule){
+		"unlimited":     func(r *Rule) { r.Limit = spillgate.Limit{Algorithm: spillgate.Unlimited} },
+		"failures only": func(r *Rule) { r.Failures = []string{"401"} },
+		"peeked":        func(r *Rule) { r.Peek = Match{{Attribute{Kind: Method}, []string{"*"}}} },
+		"shadow":        func(r *Rule) { r.Spare = 1 },
+		"by host too":   func(r *Rule) { r.Key = append(r.Key, Part{Attributes: []Attribute{{Kind: Host}}}) },
+	} {
+		weak := ip
+		weak.Key = slices.Clone(ip.Key)
+		change(&weak)
+		if _, err := Compile([]Rule{claimed("r"), weak}); err == nil {
+			t.Errorf("claimed with a companion that is %s: no error", name)
+		}
+	}
+	if _, err := Compile([]Rule{testRule(t, "r", "1/s burst 1", "host")}); err != nil {
+		t.Errorf("keyed by the host: %v", err)
+	}
 	if _, err := Compile([]Rule{claimed("r"), ip}); err != nil {
 		t.Errorf("claimed with a companion: %v", err)
 	}
-	if _, err := Compile([]Rule{testRule(t, "r", "1/s", "header.x-user-id", "client.ip")}); err != nil {
-		t.Errorf("claimed with a proven part: %v", err)
+	if _, err := Compile([]Rule{testRule(t, "r", "1/s", "header.x-user-id", "client.ip")}); err == nil {
+		t.Error("claimed beside a proven part: no error")
 	}
 }
 

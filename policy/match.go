@@ -92,9 +92,15 @@ func compilePattern(k Kind, v string) (pattern, error) {
 		if v == "" || v != strings.ToUpper(v) {
 			return pattern{}, fmt.Errorf("value %q: methods are upper case, such as POST", v)
 		}
+		if m := misspelt(v); m != "" {
+			return pattern{}, fmt.Errorf("value %q: did you mean %s?", v, m)
+		}
 	case Path:
 		if !strings.HasPrefix(v, "/") {
 			return pattern{}, fmt.Errorf("value %q: a path begins with /", v)
+		}
+		if strings.ContainsAny(v, "?#") {
+			return pattern{}, fmt.Errorf("value %q: a path has no query and no fragment; use query.NAME", v)
 		}
 		if i := strings.Index(v, "**"); i >= 0 && (i != len(v)-2 || v[i-1] != '/') {
 			return pattern{}, fmt.Errorf("value %q: ** stands only for a whole last segment, as in /api/**", v)
@@ -111,6 +117,36 @@ func compilePattern(k Kind, v string) (pattern, error) {
 		}
 	}
 	return pattern{text: v, globs: strings.Contains(v, "*")}, nil
+}
+
+// methods are those of RFC 9110 and PATCH (RFC 5789). Others are taken as they
+// are, unless they look like one of these.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
+
+// misspelt returns the method that v is a slip of: two letters swapped, one
+// too many, one too few or one wrong; "" if it is none.
+func misspelt(v string) string {
+	for _, m := range methods {
+		if v == m {
+			return ""
+		}
+	}
+	for _, m := range methods {
+		i := 0
+		for i < len(v) && i < len(m) && v[i] == m[i] {
+			i++
+		}
+		a, b := v[i:], m[i:]
+		switch {
+		case len(v) < 3:
+		case len(a) == len(b) && len(a) > 1 && a[0] == b[1] && a[1] == b[0] && a[2:] == b[2:],
+			len(a) == len(b) && len(m) > 3 && a[1:] == b[1:],
+			len(a) == len(b)+1 && a[1:] == b,
+			len(b) == len(a)+1 && b[1:] == a:
+			return m
+		}
+	}
+	return ""
 }
 
 // holds reports whether the request meets c.

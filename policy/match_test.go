@@ -78,6 +78,11 @@ func TestConditionsThatCanNeverHoldAreErrors(t *testing.T) {
 	for _, tt := range []struct{ attr, value, want string }{
 		{"method", "post", "upper case"},
 		{"method", "", "upper case"},
+		{"method", "PSOT", "mean POST"},
+		{"method", "POTS", "mean POST"},
+		{"method", "PUTT", "mean PUT"},
+		{"method", "DELTE", "mean DELETE"},
+		{"path", "/login?x=1", "use query.NAME"},
 		{"path", "login", "begins with /"},
 		{"path", "/login/", `write "/login"`},
 		{"path", "/a/../b", `write "/b"`},

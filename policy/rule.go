@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // A Rule is one line of policy: which requests it speaks of, what tells
 // callers apart, and how much each may use.
 type Rule struct {
-	// Name identifies the rule: in answers, logs and metrics, and across
+	// Name identifies the rule: in answers and logs, in a snapshot, and across
 	// processes that share a store. Lower-case letters, digits, "-", "_" and
 	// "."; at most 64.
 	Name string
@@ -29,7 +30,8 @@ type Rule struct {
 	Limit spillgate.Limit
 	// Deny refuses every request that matches. Such a rule has no limit.
 	Deny bool
-	// Unit is what is counted: "requests" if empty. A cost given with [Cost]
+	// Unit is what is counted, a word of the form of a name: "requests" if
+	// empty. A cost given with [Cost]
 	// for a unit is charged to the rules of that unit.
 	Unit string
 	// Cost is how many units a request costs when nothing else is said; 0
@@ -196,8 +198,10 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 	} else if r.Cost > limit.Cap() && !r.Deny {
 		bad("cost", fmt.Errorf("%d is more than ever fits at once (%d), so every request would be refused", r.Cost, limit.Cap()))
 	}
-	if len(r.Unit) > 64 || strings.ContainsFunc(r.Unit, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
-		bad("unit", fmt.Errorf("%q: want at most 64 printable characters without quotes", r.Unit))
+	if r.Unit != "" {
+		if err := checkName(r.Unit); err != nil {
+			bad("unit", err)
+		}
 	}
 	if r.Spare < 0 || r.Spare > 100 {
 		bad("enforce", fmt.Errorf("%d: must be from 0 to 100 percent", 100-r.Spare))
@@ -210,7 +214,7 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 	}
 	for _, f := range r.Failures {
 		if !validOutcome(f) {
-			bad("failures", fmt.Errorf("%q: want HTTP statuses (401, 4xx), gRPC codes (UNAUTHENTICATED) or error", f))
+			bad("failures", fmt.Errorf("%q: want HTTP statuses (401, 4xx), codes of gRPC (UNAUTHENTICATED) or error", f))
 		}
 	}
 	if _, err := spillgate.NewSpace(r.Name+".", r.space()); err != nil {
@@ -232,7 +236,7 @@ func (r *Rule) unit() string {
 
 func checkName(s string) error {
 	if s == "" {
-		return errors.New("missing; a rule is known by its name in answers, logs and metrics")
+		return errors.New("missing; a rule is known by its name in answers and logs")
 	}
 	if len(s) > 64 {
 		return fmt.Errorf("%d characters; at most 64", len(s))
@@ -245,24 +249,20 @@ func checkName(s string) error {
 	return nil
 }
 
+// codes are the canonical codes of gRPC, as text.
+var codes = []string{
+	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+	"PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
+	"UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+}
+
 // validOutcome reports whether f is a status, a class of statuses, a gRPC
 // code or "error".
 func validOutcome(f string) bool {
-	if f == "error" {
-		return true
-	}
 	if len(f) == 3 && '1' <= f[0] && f[0] <= '5' {
 		return f[1:] == "xx" || isDigit(f[1]) && isDigit(f[2])
 	}
-	if len(f) < 2 || f[0] < 'A' || f[0] > 'Z' {
-		return false
-	}
-	for i := range len(f) {
-		if c := f[i]; c != '_' && (c < 'A' || c > 'Z') {
-			return false
-		}
-	}
-	return true
+	return f == "error" || slices.Contains(codes, f)
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
@@ -281,65 +281,59 @@ func (r *Rule) failed(outcome string) bool {
 // large file stall a reload.
 const maxComparisons = 10_000_000
 
-// companions refuses rules that are keyed by claimed values alone and have no
-// companion: a rule keyed by the client's address, and no claimed value, over
-// at least the same requests.
+// companions refuses rules whose keys have claimed parts and that have no
+// companion: a rule keyed by the client's address that charges at least the
+// same requests.
 func (p *Policy) companions(bad func(i int, err error)) {
-	var addressed []Match
+	var companions []Match
 	for i := range p.plain {
-		if r := &p.plain[i]; r.Spare == 0 && byAddress(r.Key) {
-			addressed = append(addressed, r.Match)
+		if r := &p.plain[i]; r.companion() {
+			companions = append(companions, r.Match)
 		}
 	}
 	budget := maxComparisons
 	for i := range p.plain {
 		r := &p.plain[i]
-		claimed, ok := claimedKey(r.Key)
-		if !ok || r.Spare == 100 || r.Deny {
+		claimed, ok := r.claimed()
+		if !ok || r.Spare == 100 || r.Deny || r.Limit.Algorithm == spillgate.Unlimited {
 			continue
 		}
 		found := false
-		for j := 0; j < len(addressed) && !found; j++ {
-			found = addressed[j].covers(r.Match, &budget)
+		for j := 0; j < len(companions) && !found; j++ {
+			found = companions[j].covers(r.Match, &budget)
 		}
 		switch {
 		case found:
 		case budget < 0:
-			bad(i, fmt.Errorf("%s is claimed by the client, and there are too many rules to find its companion among: add one rule keyed by client.ip without a match", claimed))
+			bad(i, fmt.Errorf("the client chooses its %s, and there are too many rules to find this one's companion among: add one rule keyed by client.ip without a match", claimed))
 			return
 		default:
-			bad(i, fmt.Errorf("%s is claimed by the client, so a new value each time walks around this rule: add a rule keyed by client.ip over the same requests, or a proven part (client.ip, host, user) to this key", claimed))
+			bad(i, fmt.Errorf("the client chooses its %s, so a new value each time walks around this rule: add a rule keyed by client.ip alone that limits the same requests (without peek and failures)", claimed))
 		}
 	}
 }
 
-// claimedKey returns a claimed attribute of a key that tells callers apart by
-// claimed values alone. A part that falls back from a claimed value to a
-// proven one is claimed: the client chooses.
-func claimedKey(key []Part) (Attribute, bool) {
-	var claimed Attribute
-	found := false
-	for _, part := range key {
-		c := false
+// claimed returns an attribute of r's key whose value the client claims. A
+// part that falls back from a claimed value to a proven one is claimed: the
+// client chooses. A proven part beside it does not help: a new claim is a new
+// key all the same.
+func (r *Rule) claimed() (Attribute, bool) {
+	for _, part := range r.Key {
 		for _, a := range part.Attributes {
 			if a.Kind.Claimed() {
-				claimed, found, c = a, true, true
+				return a, true
 			}
 		}
-		if !c && (part.Attributes == nil || part.Attributes[0].Kind != Method) {
-			return Attribute{}, false
-		}
 	}
-	return claimed, found
+	return Attribute{}, false
 }
 
-// byAddress reports whether key is the client's address, with or without
-// other proven parts that the client can't multiply at will.
-func byAddress(key []Part) bool {
-	if len(key) != 1 {
-		return false
-	}
-	return len(key[0].Attributes) == 1 && key[0].Attributes[0].Kind == ClientIP
+// companion reports whether r limits each address by itself, whatever the
+// client claims and however its requests end.
+func (r *Rule) companion() bool {
+	return r.Spare == 0 && !r.Deny && len(r.Failures) == 0 && len(r.Peek) == 0 &&
+		r.Limit.Algorithm != spillgate.Unlimited &&
+		len(r.Key) == 1 && len(r.Key[0].Attributes) == 1 && r.Key[0].Attributes[0].Kind == ClientIP
 }
 
 // covers reports whether every request that meets o surely meets m: each

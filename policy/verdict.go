@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -192,31 +193,42 @@ func (v *Verdict) store(from origin) spillgate.Store {
 // Spent replaces the estimate: units of that kind were charged for this
 // request, and actual is what it used in truth. Using more is never refused
 // and may leave a caller in debt; what was over-reserved is back at once.
-// Spent may be called again with a new truth. The error is the store's.
+// Spent may be called again with a new truth. It is an error that wraps
+// [ErrRule] if no rule of the policy counts that unit, [spillgate.ErrCost] if
+// actual is negative, or the store's.
 func (v *Verdict) Spent(unit string, actual int64) error {
+	if v == nil {
+		return nil
+	}
 	if actual < 0 {
 		return fmt.Errorf("policy: %w: spent %d %s: an amount used is never negative", spillgate.ErrCost, actual, unit)
+	}
+	if !slices.ContainsFunc(v.engine.policy.plain, func(r Rule) bool { return r.unit() == unit }) {
+		return fmt.Errorf("policy: %w: no rule counts %q", ErrRule, unit)
 	}
 	return v.settle(func(o *Outcome) bool { return o.Rule.unit() == unit }, actual)
 }
 
 // GiveBack returns what this request was charged by the rules of these names,
-// or by all rules if none is named.
+// or by all rules if none is named. It is an error that wraps [ErrRule] if the
+// policy has no rule of a name, or the store's.
 func (v *Verdict) GiveBack(rules ...string) error {
-	return v.settle(func(o *Outcome) bool {
-		for _, name := range rules {
-			if name == o.Rule.Name {
-				return true
-			}
+	if v == nil {
+		return nil
+	}
+	for _, name := range rules {
+		if !slices.ContainsFunc(v.engine.policy.plain, func(r Rule) bool { return r.Name == name }) {
+			return fmt.Errorf("policy: %w: there is no rule %q", ErrRule, name)
 		}
-		return len(rules) == 0
-	}, 0)
+	}
+	return v.settle(func(o *Outcome) bool { return len(rules) == 0 || slices.Contains(rules, o.Rule.Name) }, 0)
 }
 
 // Ended says how the request ended: an HTTP status ("200"), a gRPC code
 // ("OK") or "error". Rules that count only failures give their charge back
 // unless it is one of theirs. A front calls it; a handler that called
-// [Verdict.Spent] or [Verdict.GiveBack] before has settled already.
+// [Verdict.Spent] or [Verdict.GiveBack] before has settled already. The error
+// is the store's.
 func (v *Verdict) Ended(outcome string) error {
 	return v.settle(func(o *Outcome) bool {
 		return len(o.Rule.Failures) > 0 && o.charged > 0 && !o.Rule.failed(outcome)
