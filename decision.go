@@ -59,6 +59,23 @@ const (
 	Closed
 )
 
+// String returns the reason in words.
+func (r Reason) String() string {
+	switch r {
+	case OverLimit:
+		return "over limit"
+	case Granted:
+		return "granted"
+	case NeverFits:
+		return "never fits"
+	case BadCost:
+		return "bad cost"
+	case Closed:
+		return "closed"
+	}
+	return fmt.Sprintf("reason(%d)", uint8(r))
+}
+
 // A Decision is what one limit says. The zero Decision denies.
 type Decision struct {
 	// Allowed reports whether this limit lets the request pass. Where a

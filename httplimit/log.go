@@ -80,7 +80,7 @@ func (p *reporter) refusal(r *http.Request, f *Refusal, client string) {
 	case f.RetryAfter == spillgate.Never:
 		attrs = append(attrs, slog.String("retry_after", "never"))
 	case f.RetryAfter > 0:
-		attrs = append(attrs, slog.Duration("retry_after", f.RetryAfter))
+		attrs = append(attrs, slog.String("retry_after", f.RetryAfter.String()))
 	}
 	attrs = append(attrs, slog.String("refusal_id", f.ID), slog.Int64("suppressed", skipped))
 	p.log.LogAttrs(r.Context(), level, what, attrs...)

@@ -59,7 +59,8 @@ func TestRefusalsAreLogged(t *testing.T) {
 			t.Errorf("%s: %v; want %v", k, line[k], v)
 		}
 	}
-	if wait, _ := line["retry_after"].(float64); wait < 59e9 || wait > 60e9 {
+	text, _ := line["retry_after"].(string)
+	if wait, err := time.ParseDuration(text); err != nil || wait < 59*time.Second || wait > time.Minute {
 		t.Errorf("retry_after %v", line["retry_after"])
 	}
 	if text := fmt.Sprint(line); len(text) > 1000 || strings.Contains(text, "secret") {

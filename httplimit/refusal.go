@@ -230,7 +230,7 @@ func (f *Refusal) appendDetail(b []byte) []byte {
 	}
 	b = strconv.AppendInt(append(b, " Retry after "...), seconds(f.RetryAfter), 10)
 	b = append(b, " s: by then a request like this one fits again."...)
-	if f.ResetAfter > 0 && f.ResetAfter != spillgate.Never {
+	if f.ResetAfter != spillgate.Never && seconds(f.ResetAfter) > seconds(f.RetryAfter) {
 		b = strconv.AppendInt(append(b, " The reset, in "...), seconds(f.ResetAfter), 10)
 		b = append(b, " s, is when the whole quota is back; there is no need to wait for it."...)
 	}

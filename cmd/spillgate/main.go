@@ -40,10 +40,10 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run runs one command line and returns the exit code. SIGINT and SIGTERM end
+// run runs one command line and returns the exit code. SIGINT, SIGTERM and SIGHUP end
 // it cleanly; a second one ends the process, as if nobody listened.
 func run(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 	root := &cobra.Command{

@@ -207,7 +207,7 @@ func slowly(t *testing.T) (url string, began, release chan struct{}) {
 }
 
 func TestSignalsDrain(t *testing.T) {
-	for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
+	for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			upstream, began, release := slowly(t)
 			p := start(t, generous, "--upstream", upstream)

@@ -37,7 +37,7 @@ func serveCommand() *cobra.Command {
 goes to the upstream unharmed (streams, uploads, WebSockets); what may not is
 answered with 429, the wait, and the rule.
 
-SIGINT and SIGTERM stop it: no new connections, requests under way finish within
+SIGINT, SIGTERM and SIGHUP stop it: no new connections, requests under way finish within
 the --drain time. A second signal ends it at once.
 
 Exit codes: 0 stopped; 1 the policy file has errors; 2 the command line is wrong
