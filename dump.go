@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/spillgate/spillgate/internal/table"
@@ -17,10 +18,13 @@ type dump struct {
 	clock  Instant // what is as new at this instant of both clocks is left out
 
 	body    []byte
-	entries []table.Entry
+	entries []table.Entry // what is left of those of a shard
 	stamps  []int64
 	kept    []keptDump
 	bytes   []byte
+
+	entriesBuf []table.Entry
+	stampsBuf  []int64
 
 	limits   int
 	numbers  map[uint32]uint64 // of the space's limits, by the id of the meter
@@ -48,7 +52,7 @@ func (d *dump) past(latest Instant) Instant {
 func (d *dump) start() {
 	d.begin()
 	wall := instantOf(time.Now())
-	now := d.memory.now()
+	now := max(firstInstant, min(d.memory.now(), lastInstant))
 	d.clock = min(now, wall)
 	b := frame(d.body, frameClock)
 	seed := d.memory.seed.Bytes()
@@ -100,7 +104,8 @@ func (d *dump) shard(b *binding, i int) {
 	sh := b.table.At(i)
 	sh.Lock()
 	latest := Instant(sh.Latest())
-	d.entries, d.stamps = sh.AppendTo(d.entries[:0], d.stamps[:0])
+	entries, stamps := sh.AppendTo(d.entriesBuf[:0], d.stampsBuf[:0])
+	d.entriesBuf, d.stampsBuf, d.entries, d.stamps = entries, stamps, entries, stamps
 	d.kept, d.bytes = d.kept[:0], d.bytes[:0]
 	if b.keeper.inUse.Load() {
 		for i := range d.entries {
@@ -114,42 +119,80 @@ func (d *dump) shard(b *binding, i int) {
 	f := d.shardFrame(i, latest)
 	due, _ := b.dues()
 	past, kept := int64(d.past(latest)), d.kept
-	for i := range d.entries {
-		e := &d.entries[i]
-		var k *keptDump
-		if len(kept) > 0 && keeps(e.B) {
-			k, kept = &kept[0], kept[1:]
-			if e.A == math.MinInt64 {
-				continue
-			}
-		} else {
-			at := e.A
-			if due != nil {
-				at = due(e.A, e.B, past)
-			}
-			if at <= past {
-				continue
-			}
+	for more := true; more; {
+		switch {
+		case len(d.entries) == 0: // but the latest instant is worth a frame
+		case len(kept) == 0 && due == nil && b.ttl == 0:
+			f = d.plain(f, past)
+		default:
+			f, kept = d.entry(f, b, due, past, kept)
 		}
-		if b.ttl > 0 && later(d.stamps[i], b.ttl) <= past {
-			continue
-		}
-		f = binary.LittleEndian.AppendUint64(f, e.Tag)
-		f = d.state(f, State{e.A, e.B})
-		if b.ttl > 0 {
-			f = binary.LittleEndian.AppendUint64(f, uint64(d.stamps[i]))
-		}
-		if k != nil {
-			f = d.keptState(f, k)
-		}
-		if len(f) >= frameFull {
+		if more = len(d.entries) > 0; !more || len(f) >= frameFull {
 			d.send(f)
 			d.body = f
 			f = d.shardFrame(i, latest)
 		}
 	}
-	d.send(f)
-	d.body = f
+}
+
+// plain appends entries up to a full frame, of those that stand for themselves
+// and are as new when their first word says so.
+func (d *dump) plain(f []byte, past int64) []byte {
+	n, most := len(f), min(len(d.entries), frameFull/24)
+	f = slices.Grow(f, most*24)[:n+most*24]
+	for i := range d.entries[:most] {
+		e := &d.entries[i]
+		if e.A <= past {
+			continue
+		}
+		if id := uint32(e.B >> partBits); id != d.last {
+			d.number(id)
+		}
+		p := f[n : n+24 : n+24]
+		binary.LittleEndian.PutUint64(p, e.Tag)
+		binary.LittleEndian.PutUint64(p[8:], uint64(e.A))
+		binary.LittleEndian.PutUint64(p[16:], d.lastIs<<partBits|e.B&partMask)
+		n += 24
+	}
+	d.entries = d.entries[most:]
+	return f[:n]
+}
+
+// entry appends the first entry, unless it is as new.
+func (d *dump) entry(f []byte, b *binding, due table.Due, past int64, kept []keptDump) ([]byte, []keptDump) {
+	e := d.entries[0]
+	d.entries = d.entries[1:]
+	stamp := int64(math.MaxInt64)
+	if b.ttl > 0 {
+		stamp, d.stamps = d.stamps[0], d.stamps[1:]
+	}
+	var k *keptDump
+	if len(kept) > 0 && keeps(e.B) {
+		k, kept = &kept[0], kept[1:]
+		if e.A == math.MinInt64 {
+			return f, kept
+		}
+	} else if at := dueAt(due, &e, past); at <= past {
+		return f, kept
+	}
+	if b.ttl > 0 && later(stamp, b.ttl) <= past {
+		return f, kept
+	}
+	f = d.state(binary.LittleEndian.AppendUint64(f, e.Tag), State{e.A, e.B})
+	if b.ttl > 0 {
+		f = binary.LittleEndian.AppendUint64(f, uint64(stamp))
+	}
+	if k != nil {
+		f = d.keptState(f, k)
+	}
+	return f, kept
+}
+
+func dueAt(due table.Due, e *table.Entry, now int64) int64 {
+	if due == nil {
+		return e.A
+	}
+	return due(e.A, e.B, now)
 }
 
 func (d *dump) shardFrame(i int, latest Instant) []byte {

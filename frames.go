@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"math"
 )
 
 // A snapshot is a line that names it, the version of its form, and frames.
@@ -255,9 +254,7 @@ func (c *cursor) count(each int) int {
 }
 
 // usual reports whether an instant is one that a store can have seen.
-func usual(at Instant) bool {
-	return at == math.MinInt64 || firstInstant <= at && at <= lastInstant
-}
+func usual(at Instant) bool { return firstInstant <= at && at <= lastInstant }
 
 func (c *cursor) varint() int64 {
 	v, n := binary.Varint(c.b)

@@ -115,7 +115,9 @@ func (img *image) measure() error {
 			at = min(at, later(stamp, img.ttl))
 		}
 		img.until = max(img.until, at)
-		b.keeper.clear()
+		if o != nil {
+			b.keeper.clear()
+		}
 		return true
 	}
 	for _, k := range []byte{frameShard, frameTail} {
@@ -248,7 +250,7 @@ func (c *cursor) log(m *Meter) (*logState, bool) {
 	total := int64(0)
 	for i := range l.ring {
 		at, units := c.instant(), c.uvarint()
-		if c.bad || !usual(at) || at == math.MinInt64 || i > 0 && at <= l.ring[i-1].at || units < 1 || units > uint64(partMask-total) {
+		if c.bad || !usual(at) || i > 0 && at <= l.ring[i-1].at || units < 1 || units > uint64(partMask-total) {
 			return nil, false
 		}
 		total += int64(units)
@@ -274,7 +276,7 @@ func (c *cursor) slots(m *Meter) (*slotState, bool) {
 		}
 		p.since = c.instant()
 		p.id = c.uvarint()<<placeBits | uint64(i)
-		if c.bad || !usual(p.since) || p.since == math.MinInt64 || units > uint64(partMask-l.used) {
+		if c.bad || !usual(p.since) || units > uint64(partMask-l.used) {
 			return nil, false
 		}
 		p.units = int64(units)

@@ -1,5 +1,7 @@
 package table
 
+import "slices"
+
 // Len returns how many shards t has.
 func (t *Table) Len() int { return len(t.shards) }
 
@@ -9,15 +11,19 @@ func (t *Table) At(i int) *Shard { return &t.shards[i] }
 // AppendTo appends all entries of s, those included that are as new, and when
 // each was last charged, if the table has a TTL.
 func (s *Shard) AppendTo(entries []Entry, stamps []int64) ([]Entry, []int64) {
+	n := len(entries)
+	entries = slices.Grow(entries, len(s.entries))[:n+len(s.entries)]
 	for i := range s.entries {
-		if e := &s.entries[i]; Tag(e.Tag) == e.Tag {
-			entries = append(entries, *e)
-			if s.stamps != nil {
-				stamps = append(stamps, s.stamps[i])
-			}
+		if s.entries[i].Tag == unused {
+			continue
+		}
+		entries[n] = s.entries[i]
+		n++
+		if s.stamps != nil {
+			stamps = append(stamps, s.stamps[i])
 		}
 	}
-	return entries, stamps
+	return entries[:n], stamps
 }
 
 // Load makes an entry out of a copied one, if its tag has none, and reports
