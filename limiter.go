@@ -11,11 +11,13 @@ import (
 )
 
 // A Limiter is one limit over many keys, in memory: the simplest use of this
-// package. Make one with [New] or [Must]. It is safe for concurrent use, has
-// no goroutine and no timer, and takes no memory before its first key.
+// package. Make one with [New] or [Must]. It is safe for concurrent use, takes
+// no memory before its first key, and has no goroutine; it sets one timer while
+// somebody waits ([Limiter.Wait], [Limiter.Reserve]).
 //
 // Keys are any text. A Limiter keeps no key, only 64 bits of its digest under
 // a secret seed: among n keys the odds that any two share a state are n²/2^65.
+// What a key takes in memory is that of [Memory].
 type Limiter struct {
 	memory *Memory
 	space  *Space

@@ -175,8 +175,8 @@ func (q Ask) granted(free int64) int64 {
 //
 // The state may have been written under another limit of the same algorithm:
 // it is settled at the old numbers up to now, then carried over. now must not
-// be before the latest instant at which s was asked: whoever keeps states
-// sees to it (R: time never flows back).
+// be before the latest instant at which s was asked: time never flows back,
+// and whoever keeps states counts an earlier instant as the latest one seen.
 //
 // [SlidingLog] and [Concurrency] remember more than two words: their states
 // live in a [Store], and Take denies.
@@ -241,7 +241,10 @@ func (m *Meter) Settle(s State, now, taken Instant, delta int64) State {
 // Adopt carries a state over from the limit that wrote it: settled at the old
 // numbers up to now, then converted. A larger burst grants nothing by itself
 // unless the limit says [Fill]; a smaller one clamps. A state of m itself is
-// returned as it is, a state of another algorithm is as new.
+// returned as it is, a state of another algorithm is as new. What is as new
+// under the old limit is as new under m, and so full: a state that says nothing
+// names no limit. Where the limit of all keys changes, [Space.Change] knows the
+// old one, and full keys, too, earn what a larger burst adds.
 func (m *Meter) Adopt(s State, now Instant) State {
 	if uint32(s.B>>partBits) == m.id || s == (State{}) {
 		return s
