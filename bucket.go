@@ -245,8 +245,8 @@ func (m *Meter) settleFlow(s State, now Instant, delta int64) State {
 // over exactly, shifted by the change of burst, and rounded up to whole parts
 // of a nanosecond at the new rate. That can't change a decision: every later
 // instant and cost is a whole number of those parts. Only where a state goes
-// through several changes do roundings add up, each to less than 2^-6 ns for
-// periods up to a year, 2^-27 ns up to a second; always to the strict side.
+// through several changes do roundings add up: each change after the first
+// costs less than 2^-28 of a unit, always to the strict side.
 func (m *Meter) adoptFlow(s State, o *Meter, now Instant) State {
 	raised := m.limit.Burst > o.limit.Burst
 	if raised && m.limit.OnRaise == Fill {

@@ -83,8 +83,7 @@ func (ln *line) join(w *waiter) error {
 	w.expected = now
 	q := ln.queues[w.tag]
 	if q == nil || w.n == 0 {
-		var d Decision
-		b.take(w.tag, m, now, Ask{N: w.n}, &d)
+		d := b.takeFirst(w.tag, m, now, w.n)
 		if d.Allowed && d.Delay > w.patience {
 			w.limiter.settle(w.tag, d, -d.Taken)
 			return &DeadlineError{d.Delay, w.patience}
@@ -320,8 +319,7 @@ func (ln *line) serve(q *queue) {
 		w.wake(failed, ErrClosed)
 		return
 	}
-	var d Decision
-	b.take(w.tag, m, w.limiter.now(m), Ask{N: w.n}, &d)
+	d := b.takeFirst(w.tag, m, w.limiter.now(m), w.n)
 	switch {
 	case d.Allowed:
 		known := q.known
@@ -450,6 +448,24 @@ func (h *lulls) Pop() any {
 	(*h)[last] = nil
 	*h = (*h)[:last]
 	return u
+}
+
+// takeFirst is take for the first in line. Where a queue limit would have it
+// wait for others, it takes nothing yet and is told to come back: a place in
+// line can be given up without a gap in what leaves, one in the queue can't.
+func (b *binding) takeFirst(tag uint64, m *Meter, now Instant, n int64) (d Decision) {
+	if m.limit.Algorithm == Queue && n > 0 {
+		_, alone := m.Grant(State{}, now, Ask{N: n})
+		d = b.look(tag, m, now, n)
+		// Up to a nanosecond is the rounding of what comes before, which would
+		// be lost if the queue ran empty.
+		if lead := d.Delay - alone.Delay; d.Allowed && lead > 1 {
+			d.Allowed, d.Reason, d.RetryAfter = false, OverLimit, lead-1
+			return d
+		}
+	}
+	b.take(tag, m, now, Ask{N: n}, &d)
+	return d
 }
 
 // look is what take would say, and charges nothing.

@@ -314,6 +314,22 @@ func TestReservations(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+	// What leaves a shaper stays even when a place in the middle is given up.
+	bubble(t, "1/s queue 3", func(t *testing.T, l *Limiter) {
+		var rs []*Reservation
+		for range 3 {
+			r, err := l.Reserve("k", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rs = append(rs, r)
+		}
+		rs[1].Cancel()
+		last, err := l.Reserve("k", 1)
+		if err != nil || rs[2].Delay() != time.Second || last.Delay() != 2*time.Second {
+			t.Errorf("delays %s and %s, %v; want 1s and 2s", rs[2].Delay(), last.Delay(), err)
+		}
+	})
 	bubble(t, "2/10s fixed", func(t *testing.T, l *Limiter) {
 		for i := range 5 {
 			r, err := l.Reserve("k", 1)
