@@ -7,8 +7,8 @@ import (
 )
 
 // Faults that limiters in the field have had, as far as one limit and one key
-// show them: each is a script and what is right. The numbers are those of the
-// catalogue that this project was planned with; the vectors hold more of them.
+// show them: each is a script and what is right. docs/proof.md lists them by
+// their numbers, with the public reports; the vectors hold more of them.
 
 type bugStep struct {
 	at    time.Duration

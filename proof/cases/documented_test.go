@@ -15,12 +15,12 @@ import (
 	"github.com/spillgate/spillgate/proof/internal/workspace"
 )
 
-// catalogue lists the cases of the kinds that the engine can have: accuracy,
-// time, overflow, concurrency, lifecycle, ux, memory.
+// catalogue lists the cases that the engine can have, those of its fronts and of
+// shared stores apart.
 var catalogue = strings.Fields(`
-	B001 B002 B003 B009 B011 B013 B015 B016 B019 B020 B025 B029 B031 B032 B039 B040 B041 B042 B047 B048 B049
-	B054 B060 B062 B072 B074 B096 B100 B102 B104 B107 B109 B135 B141 B143 B144 B145 B147 B149 B151 B153 B155
-	B161 B163 B167`)
+	B001 B002 B003 B007 B009 B011 B013 B015 B016 B019 B020 B021 B022 B025 B029 B031 B032 B035 B036 B039 B040
+	B041 B042 B047 B048 B049 B053 B054 B058 B059 B060 B062 B072 B074 B083 B096 B100 B102 B104 B105 B107 B109
+	B135 B141 B143 B144 B145 B147 B149 B151 B153 B155 B161 B163 B167`)
 
 var (
 	row  = regexp.MustCompile(`(?m)^\| (B\d{3}) \| [a-z]+ \| (.+) \|$`)

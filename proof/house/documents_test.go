@@ -130,6 +130,41 @@ func (t *tree) table() string {
 	return b.String()
 }
 
+// The files of the root package, by what they hold, stand in this section.
+const rootFiles = "## The files of the root\n"
+
+var fileName = regexp.MustCompile("`(\\w+\\.go)`")
+
+func TestArchitectureListsTheFilesOfTheRoot(t *testing.T) {
+	tree := open(t)
+	data, err := os.ReadFile(filepath.Join(tree.Root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(data), rootFiles)
+	if !found {
+		t.Fatalf("ARCHITECTURE.md has no section %q", rootFiles)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	listed := make(map[string]bool)
+	for _, m := range fileName.FindAllStringSubmatch(section, -1) {
+		listed[m[1]] = true
+	}
+	for _, p := range tree.packages {
+		for _, file := range p.files {
+			if p.folder == "." && !file.test {
+				if !listed[file.name] {
+					t.Errorf("ARCHITECTURE.md does not say what %s holds: add it to the table under %q", file.name, rootFiles)
+				}
+				delete(listed, file.name)
+			}
+		}
+	}
+	for name := range listed {
+		t.Errorf("ARCHITECTURE.md lists %s, which does not exist", name)
+	}
+}
+
 func TestReadmeIsShort(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(open(t).Root, "README.md"))
 	if err != nil {

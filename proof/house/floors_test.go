@@ -2,7 +2,10 @@ package house
 
 import (
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -138,6 +141,40 @@ func folderOf(imported string) (folder string, ours bool) {
 		return ".", true
 	}
 	return strings.CutPrefix(imported, workspace.Path+"/")
+}
+
+var floorRow = regexp.MustCompile(`(?m)^\| (\d) \|([^|]*)\|([^|]*)\|[^|]*\|$`)
+
+// TestArchitectureShowsTheFloors holds the table of floors against the plan: it
+// names the same packages, and as planned those that don't exist.
+func TestArchitectureShowsTheFloors(t *testing.T) {
+	tree := open(t)
+	data, err := os.ReadFile(filepath.Join(tree.Root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := map[string]bool{}
+	for _, p := range tree.packages {
+		if name, _, ok := room(p.folder); ok {
+			exists[name] = true
+		}
+	}
+	rows := floorRow.FindAllStringSubmatch(string(data), -1)
+	if len(rows) != len(floors) {
+		t.Fatalf("ARCHITECTURE.md shows %d floors, the plan has %d", len(rows), len(floors))
+	}
+	for floor, row := range rows {
+		there := strings.ReplaceAll(row[2], "the root", "`.`")
+		for _, name := range floors[floor] {
+			has := exists[name] || strings.HasSuffix(name, "*")
+			if strings.Contains(there, "`"+name+"`") != has || strings.Contains(row[3], "`"+name+"`") == has {
+				t.Errorf("ARCHITECTURE.md, floor %d: %s exists: %t; move it to the other column", floor, name, has)
+			}
+		}
+		if n := strings.Count(there+row[3], "`") / 2; n != len(floors[floor]) {
+			t.Errorf("ARCHITECTURE.md shows %d packages on floor %d, the plan has %d", n, floor, len(floors[floor]))
+		}
+	}
 }
 
 func TestJudge(t *testing.T) {
