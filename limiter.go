@@ -221,11 +221,8 @@ func (l *Limiter) Peek(key string) Decision { return l.Take(key, 0) }
 // puts the key into debt; what was not used is given back, never above what
 // the limit holds, and in a window only while that is still the one charged.
 func (l *Limiter) Spent(key string, d Decision, actual int64) {
-	tag, delta := l.tag(key), max(actual, 0)-d.Taken
-	if delta < 0 && l.Limit().Algorithm == Queue {
-		return
-	}
-	l.settle(tag, d, delta)
+	tag := l.tag(key)
+	l.settle(tag, d, max(actual, 0)-d.Taken)
 	l.line.changed(tag, false)
 }
 
@@ -241,8 +238,8 @@ func (l *Limiter) settle(tag uint64, d Decision, delta int64) {
 
 // GiveBack gives a charge back, as when a password was right: [Limiter.Spent]
 // of nothing. A Decision does not know that it was settled: give it back once.
-// What a [Queue] let go has left and is not given back, so that what follows
-// stays even.
+// A place in a [Queue] that is given back is there for who comes next, who may
+// then leave together with one that was told its delay before.
 func (l *Limiter) GiveBack(key string, d Decision) { l.Spent(key, d, 0) }
 
 // Stats returns the numbers of the limiter's table.

@@ -210,8 +210,7 @@ func (v *Verdict) Spent(unit string, actual int64) error {
 }
 
 // GiveBack returns what this request was charged by the rules of these names,
-// or by all rules if none is named. A queue keeps its place, so that what
-// leaves it stays even. It is an error that wraps [ErrRule] if the
+// or by all rules if none is named. It is an error that wraps [ErrRule] if the
 // policy has no rule of a name, or the store's.
 func (v *Verdict) GiveBack(rules ...string) error {
 	if v == nil {
@@ -249,9 +248,6 @@ func (v *Verdict) settle(which func(*Outcome) bool, actual int64) error {
 	for i := range v.Len() {
 		o := v.Outcome(i)
 		if o.from == fromNowhere || o.Peeked || !o.Decision.Allowed || !v.Allowed || actual == o.charged || !which(o) {
-			continue
-		}
-		if actual < o.charged && v.engine.meter(o).Limit().Algorithm == spillgate.Queue {
 			continue
 		}
 		cs := [1]spillgate.Correction{{
