@@ -30,21 +30,19 @@ func (e *DeadlineError) Error() string {
 // Unwrap returns [context.DeadlineExceeded].
 func (e *DeadlineError) Unwrap() error { return context.DeadlineExceeded }
 
-// Wait takes n units of key's as soon as they are there. Those who wait for a
-// key get theirs in the order in which they came, each at the earliest instant
-// that the limit permits; who comes with [Limiter.Take] meanwhile finds
-// nothing left.
+// Wait takes n units of key's as soon as they are there. Calls that wait for
+// the same key get theirs in the order in which they came, each at the earliest
+// instant that the limit permits; [Limiter.Take] finds nothing left meanwhile.
 //
 // Wait fails at once if ctx is over, if its deadline can't be met
 // ([*DeadlineError]), if n can never fit, or if [MaxWaiting] others wait. It
-// fails later when ctx ends or the limiter is closed ([ErrClosed]). Who fails
-// has paid nothing. When ctx ends in the very instant of the grant, Wait
-// either returns nil, and has paid, or an error, and has not.
+// fails later when ctx ends or the limiter is closed ([ErrClosed]). A call that
+// fails has paid nothing, also where ctx ends in the very instant of the grant.
 //
 // The decision returned is that of the charge, for [Limiter.Spent] and
 // [Limiter.GiveBack]; a slot of a [Concurrency] limit is freed by the latter.
-// Nobody knows when slots are given back, so there a deadline that can't be met
-// is found out only when it comes, and so it is behind others in a log.
+// Nobody knows when slots are given back, so a deadline that can't be met shows
+// only when it comes; so it does in a [SlidingLog] behind other calls that wait.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (Decision, error) {
 	if err := ctx.Err(); err != nil {
 		return Decision{}, err
@@ -98,7 +96,7 @@ func (r *Reservation) Delay() time.Duration {
 	return r.delay()
 }
 
-// delay is Delay with the line locked. Whoever may act has paid before.
+// delay is Delay with the line locked. A caller that may act has paid before.
 func (r *Reservation) delay() time.Duration {
 	l, w := r.w.limiter, r.w
 	l.line.serveDue()

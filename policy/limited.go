@@ -60,9 +60,9 @@ type Caller struct {
 // first, then those that were near most: nil if there is no such rule, nobody
 // was limited, or n is below 1. Counts begin with the engine.
 //
-// Of N requests that a rule denied or that came near, a caller who had more
-// than N/k is in its list of k (see [Track]), however many others there were:
-// a flood of callers that come once each pushes out only who came less often.
+// Of N requests that a rule denied or that came near, a caller with more than
+// N/k of them is in its list of k (see [Track]), however many other callers there
+// were: a flood of callers that come once each pushes out only callers with less.
 func (e *Engine) Limited(rule string, n int) []Caller {
 	for i := range e.lists {
 		if e.policy.rules[i].Name != rule {

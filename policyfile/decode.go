@@ -44,7 +44,7 @@ func (d *decoder) cause(n *yaml.Node, fix string, err error) {
 }
 
 // plain returns an error's text without the name of our package that it comes
-// from, which says nothing to who writes a policy.
+// from, which says nothing to the author of a policy.
 func plain(err error) string {
 	s := err.Error()
 	for _, p := range []string{"spillgate: ", "policy: ", "clientip: "} {

@@ -23,7 +23,7 @@ type Limiter struct {
 	last   instant
 	latest moment // when the latest event happens that was let through
 
-	// Who gives up before others can't give all back at once, see giveBack.
+	// A wait that is given up before others can't give all back at once, see giveBack.
 	left    parts  // how much of used was left behind so
 	waiting uint64 // for how many tokens WaitN waits
 	held    bool   // whether there are reservations of ReserveN up to
@@ -198,7 +198,7 @@ func (lim *Limiter) tokens(now instant) float64 {
 }
 
 // SetLimit changes the rate from now on. Tokens earned up to now are kept.
-// Who holds a reservation or waits keeps the time that was told.
+// Reservations and waits keep the time that they were told.
 func (lim *Limiter) SetLimit(newLimit Limit) {
 	now := lim.lock()
 	defer lim.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 // Wait takes one token when it is there: [Limiter.WaitN] of one.
 func (lim *Limiter) Wait(ctx context.Context) (err error) { return lim.WaitN(ctx, 1) }
 
-// WaitN takes n tokens and returns when they are earned. Those who ask first
-// go first. It takes nothing and returns an error at once
+// WaitN takes n tokens and returns when they are earned, first come, first
+// served. It takes nothing and returns an error at once
 //
 //   - if n is above the burst: [spillgate.ErrNeverFits];
 //   - if n is negative: [spillgate.ErrCost];
@@ -22,8 +22,8 @@ func (lim *Limiter) Wait(ctx context.Context) (err error) { return lim.WaitN(ctx
 //   - if no wait is long enough, as at a limit of 0: [spillgate.ErrDenied].
 //
 // If ctx is done before the tokens are earned it gives them back, as
-// [Reservation.Cancel] does, and returns the error of ctx. Whoever gets an
-// error has not paid. The burst does not matter at the rate [Inf].
+// [Reservation.Cancel] does, and returns the error of ctx. A call that fails has
+// not paid. The burst does not matter at the rate [Inf].
 func (lim *Limiter) WaitN(ctx context.Context, n int) (err error) {
 	done := ctx.Err()
 	deadline, limited := ctx.Deadline()
