@@ -180,7 +180,7 @@ func TestTornSnapshot(t *testing.T) {
 	}
 	for i := range whole {
 		refused(fmt.Sprintf("cut off after %d bytes", i), whole[:i])
-		for _, bits := range []byte{0x01, 0x80, 0xff} {
+		for _, bits := range []byte{0x01, 0x80} {
 			b := bytes.Clone(whole)
 			b[i] ^= bits
 			refused(fmt.Sprintf("byte %d changed by %x", i, bits), b)

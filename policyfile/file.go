@@ -34,6 +34,9 @@ type Server struct {
 	Client *clientip.Resolver
 	// Headers says which answers carry RateLimit fields.
 	Headers Headers
+	// State is the file that keeps what was counted over a restart; "" if the
+	// file names none.
+	State string
 }
 
 // DefaultListen is where the gateway listens if the file does not say.

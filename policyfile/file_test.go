@@ -34,6 +34,7 @@ server:
   upstream: https://up.example/base
   client_ip: {trusted: [private, 192.0.2.0/24, unix], from: X-Real-IP}
   headers: refusals
+  state: /var/lib/spillgate/state
 rules:
   - name: full
     match: {host: "*.tunnel.example", method: [POST, PUT], client.ip: ["!10.1.0.0/16"], header.X-Plan: free}
@@ -72,11 +73,11 @@ rules:
 		Missing: policy.Refuse, Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 20},
 		Unit: "tokens", Cost: 5, Failures: []string{"401", "5xx", "UNAUTHENTICATED", "error"},
 		Spare: 70, Tell: true, OnFault: policy.Shut,
-		MaxKeys: 1024, AtCap: spillgate.MakeRoom, TTL: 10 * time.Minute, Source: "limits.yaml:8",
+		MaxKeys: 1024, AtCap: spillgate.MakeRoom, TTL: 10 * time.Minute, Source: "limits.yaml:9",
 	}, {
-		Name: "shut", Deny: true, Missing: policy.Skip, OnFault: policy.Open, Spare: 100, Source: "limits.yaml:23",
+		Name: "shut", Deny: true, Missing: policy.Skip, OnFault: policy.Open, Spare: 100, Source: "limits.yaml:24",
 	}, {
-		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:24",
+		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:25",
 	}}
 	for i, got := range f.Policy.Rules() {
 		if !reflect.DeepEqual(got, want[i]) {
@@ -84,7 +85,7 @@ rules:
 		}
 	}
 	s := f.Server
-	if f.Name != "limits.yaml" || s.Listen != ":8081" || s.Upstream != "https://up.example/base" || s.Headers != HeadersRefusals {
+	if f.Name != "limits.yaml" || s.Listen != ":8081" || s.Upstream != "https://up.example/base" || s.Headers != HeadersRefusals || s.State != "/var/lib/spillgate/state" {
 		t.Errorf("file %q, server %+v", f.Name, s)
 	}
 	peer := map[string][]string{"X-Real-Ip": {"203.0.113.7"}}

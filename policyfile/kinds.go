@@ -299,3 +299,19 @@ var upstream = kind[string]{
 		return s, true
 	},
 }
+
+// filePath is the name of a file.
+var filePath = kind[string]{
+	schema: schema{"type": "string", "pattern": `[^/\x00]$`, "examples": []string{"/var/lib/spillgate/state"}},
+	read: func(d *decoder, n *yaml.Node) (string, bool) {
+		s, ok := readText(d, n)
+		if !ok {
+			return "", false
+		}
+		if s == "" || strings.HasSuffix(s, "/") || strings.ContainsRune(s, 0) {
+			d.wrong(n, "the name of a file, such as /var/lib/spillgate/state", "")
+			return "", false
+		}
+		return s, true
+	},
+}

@@ -84,6 +84,8 @@ var serverForm = form[Server]{
 		},
 		in("headers", "Which answers carry RateLimit fields: all, refusals, or none.", oneOf(headersWords...),
 			func(s *Server, v Headers) { s.Headers = v }),
+		in("state", "The file that the gateway keeps its counters in over a restart.", filePath,
+			func(s *Server, v string) { s.State = v }),
 	},
 }
 

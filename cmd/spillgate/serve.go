@@ -23,9 +23,9 @@ import (
 )
 
 type serveFlags struct {
-	listen, upstream, logs string
-	demo                   bool
-	drain                  time.Duration
+	listen, upstream, logs, state string
+	demo, startEmpty              bool
+	drain                         time.Duration
 }
 
 func serveCommand() *cobra.Command {
@@ -40,6 +40,11 @@ answered with 429, the wait, and the rule.
 SIGINT, SIGTERM and SIGHUP stop it: no new connections, requests under way finish within
 the --drain time. A second signal ends it at once.
 
+With a state file (server.state, or --state) a restart forgets nothing: it is
+read at the start and saved every minute and at a stop. A crash loses at most
+the last minute. A file that is torn or another program's stops the start; with
+--start-empty it is passed over, and replaced.
+
 Exit codes: 0 stopped; 1 the policy file has errors; 2 the command line is wrong
 or the file can't be read; 3 serving could not start or broke off.`,
 		Example: `  spillgate serve limits.yaml --upstream http://127.0.0.1:9000
@@ -52,6 +57,8 @@ or the file can't be read; 3 serving could not start or broke off.`,
 	}
 	cmd.Flags().StringVar(&f.listen, "listen", "", "address to listen on (default: the policy's server.listen, else 127.0.0.1:8080)")
 	cmd.Flags().StringVar(&f.upstream, "upstream", "", "URL to pass requests to (default: the policy's server.upstream)")
+	cmd.Flags().StringVar(&f.state, "state", "", "file that keeps the counters over a restart (default: the policy's server.state, else none)")
+	cmd.Flags().BoolVar(&f.startEmpty, "start-empty", false, "pass over what the state file says, and begin every limit anew")
 	cmd.Flags().BoolVar(&f.demo, "demo", false, "start a small demo upstream on a free port and print what to try")
 	cmd.Flags().DurationVar(&f.drain, "drain", 10*time.Second, "how long requests under way may take to finish at a stop")
 	cmd.Flags().StringVar(&f.logs, "log", "text", "form of the log lines on standard error: text or json")
@@ -80,6 +87,12 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 	if f.upstream != "" {
 		server.Upstream = f.upstream
 	}
+	if f.state != "" {
+		server.State = f.state
+	}
+	if f.startEmpty && server.State == "" {
+		return &exitError{exitUsage, errors.New("--start-empty: there is no state file to pass over; name one with --state or in the policy file (server: state: /var/lib/spillgate/state)")}
+	}
 	if f.demo {
 		address, stop, err := startDemo()
 		if err != nil {
@@ -98,6 +111,12 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 	}
 	store := spillgate.NewMemory()
 	defer store.Close()
+	state := &stateFile{server.State, store, logger}
+	if server.State != "" {
+		if err := state.load(f.startEmpty); err != nil {
+			return &exitError{exitRunning, err}
+		}
+	}
 	g, err := gateway.New(gateway.Config{
 		Engine:   policy.NewEngine(file.Policy, store),
 		Upstream: upstream,
@@ -115,11 +134,17 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 		}
 		return &exitError{exitRunning, err}
 	}
+	save := func() error { return nil }
+	if server.State != "" { // not before: who has the address may have the file too
+		if save, err = state.keeping(); err != nil {
+			return &exitError{exitRunning, errors.Join(err, ln.Close())}
+		}
+	}
 	announce(stdout, path, file, ln.Addr(), server.Upstream, f.demo)
 	defer context.AfterFunc(ctx, func() {
 		logger.Info("stopping: requests under way may finish; a second signal cuts them", "drain", f.drain)
 	})()
-	if err := g.Serve(ctx, ln, f.drain); err != nil {
+	if err := errors.Join(g.Serve(ctx, ln, f.drain), save()); err != nil {
 		return &exitError{exitRunning, err}
 	}
 	fmt.Fprintln(stdout, "stopped")
