@@ -238,7 +238,7 @@ func (l *Limiter) settle(tag uint64, d Decision, delta int64) {
 
 // GiveBack gives a charge back, as when a password was right: [Limiter.Spent]
 // of nothing. A Decision does not know that it was settled: give it back once.
-// A place in a [Queue] that is given back is there for who comes next, who may
+// A place in a [Queue] that is given back goes to the next request, which may
 // then leave together with one that was told its delay before.
 func (l *Limiter) GiveBack(key string, d Decision) { l.Spent(key, d, 0) }
 

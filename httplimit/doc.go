@@ -25,7 +25,8 @@
 // that is too small for the request, not the server for its content.
 //
 // The fields RateLimit-Policy and RateLimit follow
-// draft-ietf-httpapi-ratelimit-headers-11: one item for each rule that
+// draft-ietf-httpapi-ratelimit-headers-11 (on HTTP/1.1 Go spells their names
+// Ratelimit-Policy and Ratelimit, which is the same to HTTP): one item for each rule that
 // applied, those that refuse first, rules on trial and rules without a quota
 // left out. For a bucket q is the burst and w the time to earn a whole one; r
 // is what is left now and t the time until the quota is whole again, which is
