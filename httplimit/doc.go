@@ -26,13 +26,13 @@
 //
 // The fields RateLimit-Policy and RateLimit follow
 // draft-ietf-httpapi-ratelimit-headers-11 (on HTTP/1.1 Go spells their names
-// Ratelimit-Policy and Ratelimit, which is the same to HTTP): one item for each rule that
-// applied, those that refuse first, rules on trial and rules without a quota
-// left out. For a bucket q is the burst and w the time to earn a whole one; r
-// is what is left now and t the time until the quota is whole again, which is
-// not the time to wait: that is Retry-After. All numbers of a response come
-// from one decision. While the store is at fault there are no such numbers, and
-// the fields are left out.
+// Ratelimit-Policy and Ratelimit, which is the same to HTTP): one item for each
+// rule that applied, those that refuse first, rules on trial and rules without
+// a quota left out. For a bucket q is the burst and w the time to earn a whole
+// one; r is what is left now and t the time until the quota is whole again,
+// which is not the time to wait: that is Retry-After. All numbers of a response
+// come from one decision. While the store is at fault there are no such
+// numbers, and the fields are left out.
 //
 // The body is a problem (RFC 9457) of one of the types that the same draft
 // registers: quota-exceeded, with the names of the violated policies, or
