@@ -4,26 +4,32 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/policy"
 	"go.yaml.in/yaml/v4"
 )
 
-// file reads the root of a document and compiles its rules.
-func (d *decoder) file(root *yaml.Node, server *Server) *policy.Policy {
+// file reads the root of a document into f, and compiles its rules.
+func (d *decoder) file(root *yaml.Node, f *File) {
 	if root == nil || root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" {
 		d.failAt(1, 1, "write at least one rule, such as: rules: [{name: all, limit: 10/s, key: client.ip}]", "the file is empty, and would limit nothing")
-		return nil
+		return
 	}
-	doc := document{server: server}
+	doc := document{server: &f.Server}
 	m, ok := documentForm.read(d, root, &doc)
-	if !ok {
-		return nil
-	}
-	if m.values["rules"] == nil {
+	f.ForGateway = m.values["server"] != nil
+	switch {
+	case !ok:
+	case m.values["rules"] != nil:
+		f.Policy = d.compile(&doc)
+		beyond := d.beyondGateway(&doc)
+		if f.ForGateway {
+			d.report(beyond...)
+		}
+		f.beyond = sorted(beyond)
+	case !m.strange: // else a key that is not known may be meant so
 		d.fail(root, `list at least one rule under "rules:"`, "no rules: the file would limit nothing")
-		return nil
 	}
-	return d.compile(&doc)
 }
 
 // compile compiles the rules, and finds the places of what is wrong with them.
@@ -57,21 +63,47 @@ func (d *decoder) compile(doc *document) *policy.Policy {
 		case !intact && wrong.Field == "key":
 			// About two rules, one of which may be read in part only.
 		default:
-			d.ruleError(wrong, &doc.places[wrong.Index])
+			d.ruleError(wrong, doc)
 		}
 	}
 	return nil
 }
 
 // ruleError reports what Compile found, at the value that it speaks of.
-func (d *decoder) ruleError(wrong *policy.RuleError, m *mapping) {
-	at := m.at(wrong.Field)
-	if wrong.Field == "ttl" {
-		at = m.at("ttl", "limit")
+func (d *decoder) ruleError(wrong *policy.RuleError, doc *document) {
+	m, r := &doc.places[wrong.Index], &doc.rules[wrong.Index]
+	at, fix := m.at(wrong.Field), ""
+	switch {
+	case wrong.Field == "ttl":
+		at, fix = m.at("ttl", "limit"), "add ttl: 30d, or write a rate above 0"
+	case wrong.Field == "cost" && r.Limit.Algorithm == spillgate.Bucket:
+		larger := r.Limit
+		larger.Burst = r.Cost
+		fix = fmt.Sprintf("write %d, the most, or limit: %s", r.Limit.Cap(), larger)
+	case wrong.Field == "cost":
+		fix = fmt.Sprintf("write %d, the most, or a larger limit", r.Limit.Cap())
+	case wrong.Field == "name" && r.Name == "":
+		fix = "add a name, such as name: " + doc.free("rule")
+	case wrong.Field == "name":
+		fix = "write " + doc.free(r.Name)
 	}
 	d.in = wrong.Field
-	d.fail(at, "", "%s", plain(wrong.Err)).Err = wrong
+	d.fail(at, fix, "%s", plain(wrong.Err)).Err = wrong
 	d.in = ""
+}
+
+// free returns the name that no rule has yet, name with a number.
+func (doc *document) free(name string) string {
+	taken := make(map[string]bool, len(doc.rules))
+	for i := range doc.rules {
+		taken[doc.rules[i].Name] = true
+	}
+	for n := 2; ; n++ {
+		number := fmt.Sprintf("-%d", n)
+		if free := name[:min(len(name), 64-len(number))] + number; !taken[free] {
+			return free
+		}
+	}
 }
 
 // probe reports what is wrong with one value of a rule, by itself.

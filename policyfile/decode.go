@@ -23,19 +23,28 @@ func (d *decoder) fail(n *yaml.Node, fix, format string, args ...any) *Error {
 
 func (d *decoder) failAt(line, column int, fix, format string, args ...any) *Error {
 	msg := fmt.Sprintf(format, args...)
+	if fix == "" {
+		msg, fix = advice(msg)
+	}
 	if d.in != "" {
 		msg = d.in + ": " + msg
 	}
 	e := d.src.errorAt(line, column, msg, fix)
-	if d.full {
-		return e
-	}
-	d.errs = append(d.errs, e)
-	if len(d.errs) == maxErrors {
-		d.full = true
-		d.errs = append(d.errs, d.src.errorAt(line, column, fmt.Sprintf("and maybe more: only the first %d errors are told", maxErrors), ""))
-	}
+	d.report(e)
 	return e
+}
+
+func (d *decoder) report(errs ...*Error) {
+	for _, e := range errs {
+		if d.full {
+			return
+		}
+		d.errs = append(d.errs, e)
+		if len(d.errs) == maxErrors {
+			d.full = true
+			d.errs = append(d.errs, d.src.errorAt(e.Line, e.Column, fmt.Sprintf("and maybe more: only the first %d errors are told", maxErrors), "mend these first"))
+		}
+	}
 }
 
 // cause reports an error that another package found in the value of a node.
@@ -101,7 +110,7 @@ func describe(n *yaml.Node) string {
 
 // wrong reports that a node is not what is wanted.
 func (d *decoder) wrong(n *yaml.Node, want, fix string) {
-	if fix == "" && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
 		fix = "write a value, or remove it"
 	}
 	d.fail(n, fix, "want %s, not %s", want, describe(n))
@@ -136,9 +145,11 @@ func in[T, V any](key, about string, k kind[V], put func(into *T, v V)) field[T]
 
 // A form is a mapping whose keys are known.
 type form[T any] struct {
-	what   string // "a rule"
-	fields []field[T]
-	hint   func(key string) string // the fix for a key that is unknown, if known better
+	what    string // "a rule"
+	example string
+	fields  []field[T]
+	hint    func(key string) string // the fix for a key that is unknown, if known better
+	also    map[string]string       // what others call a key, in lower case
 }
 
 func (f *form[T]) keys() []string {
@@ -181,13 +192,25 @@ func (m *mapping) at(keys ...string) *yaml.Node {
 // read reads a mapping into a T.
 func (f *form[T]) read(d *decoder, n *yaml.Node, into *T) (mapping, bool) {
 	m := mapping{node: n, values: make(map[string]*yaml.Node), bad: make(map[string]bool)}
+	there := make(map[string]bool)
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		m.node = n.Alias
+	}
+	for i := 0; i < len(m.node.Content) && m.node.Kind == yaml.MappingNode; i += 2 {
+		there[m.node.Content[i].Value] = true
+	}
 	var ok bool
-	ok, m.strange = d.pairs(n, f.what, func(key, value *yaml.Node) {
+	ok, m.strange = d.pairs(n, f.what, f.example, func(key, value *yaml.Node) {
 		field := f.field(key.Value)
 		if field == nil {
 			m.bad[""] = true
-			d.fail(key, f.meant(key.Value), "unknown key %.60q in %s", key.Value, f.what)
-			return
+			meant, fix := f.meant(key.Value)
+			d.fail(key, fix, "unknown key %.60q in %s", key.Value, f.what)
+			if meant == "" || there[meant] {
+				return
+			}
+			// What stands under a misspelt key is checked as what was meant.
+			there[meant], field = true, f.field(meant)
 		}
 		m.values[field.key] = value
 		outer, before := d.in, len(d.errs)
@@ -199,35 +222,37 @@ func (f *form[T]) read(d *decoder, n *yaml.Node, into *T) (mapping, bool) {
 		m.bad[field.key] = len(d.errs) > before
 	})
 	m.strange = m.strange || m.bad[""]
-	if n.Kind == yaml.AliasNode && n.Alias != nil {
-		m.node = n.Alias
-	}
 	return m, ok
 }
 
-// meant returns the fix for an unknown key.
-func (f *form[T]) meant(key string) string {
+// meant returns the key that an unknown one stands for, if one comes to mind,
+// and the fix.
+func (f *form[T]) meant(key string) (known, fix string) {
 	if f.hint != nil {
 		if fix := f.hint(key); fix != "" {
-			return fix
+			return "", fix
 		}
 	}
-	if k := closest(key, f.keys()); k != "" {
-		return fmt.Sprintf("did you mean %q?", k)
+	known = f.also[strings.ToLower(key)]
+	if known == "" {
+		known = closest(key, f.keys())
 	}
-	return "known are " + strings.Join(f.keys(), ", ")
+	if known != "" {
+		return known, fmt.Sprintf("did you mean %q?", known)
+	}
+	return "", "known are " + strings.Join(f.keys(), ", ")
 }
 
 // pairs calls each with the keys and values of a mapping, where the keys are
 // plain words that stand once. It reports false if there is no mapping, and
 // whether it passed over keys.
-func (d *decoder) pairs(n *yaml.Node, what string, each func(key, value *yaml.Node)) (ok, strange bool) {
+func (d *decoder) pairs(n *yaml.Node, what, example string, each func(key, value *yaml.Node)) (ok, strange bool) {
 	n, ok = d.value(n)
 	if !ok {
 		return false, false
 	}
 	if n.Kind != yaml.MappingNode {
-		d.wrong(n, what+`, a mapping ("key: value")`, "")
+		d.wrong(n, what+`, a mapping ("key: value")`, "write "+example)
 		return false, false
 	}
 	if len(n.Content) == 0 {
@@ -239,7 +264,7 @@ func (d *decoder) pairs(n *yaml.Node, what string, each func(key, value *yaml.No
 		key, value := n.Content[i], n.Content[i+1]
 		switch first := seen[key.Value]; {
 		case key.Kind != yaml.ScalarNode || key.Style&yaml.TaggedStyle != 0:
-			d.fail(key, "", "a key must be a plain word")
+			d.fail(key, "write it without tags and brackets", "a key must be a plain word")
 			strange = true
 		case key.ShortTag() == "!!merge":
 			d.fail(key, "write the keys out, or use an alias for one value", "merge keys (<<) are not known")
@@ -261,11 +286,7 @@ func (d *decoder) items(n *yaml.Node, want string, each func(n *yaml.Node)) bool
 		return false
 	}
 	if n.Kind != yaml.SequenceNode {
-		fix := ""
-		if n.Kind == yaml.MappingNode {
-			fix = `begin each entry with "- "`
-		}
-		d.wrong(n, want, fix)
+		d.wrong(n, want, `begin each entry with "- "`)
 		return false
 	}
 	if len(n.Content) == 0 {

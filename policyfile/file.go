@@ -18,6 +18,21 @@ type File struct {
 	// Server is for the gateway. Its zero value is never seen: what the file
 	// leaves out has its default.
 	Server Server
+	// ForGateway reports that the file has a server part.
+	ForGateway bool
+
+	beyond Errors
+}
+
+// BeyondGateway returns what of the policy needs a program: the gateway knows
+// no user, for example, and a rule keyed by it would put the whole world under
+// one limit. It is [Errors], or nil. A file with a server part is for the
+// gateway, and [Parse] returns the same with all that is wrong.
+func (f *File) BeyondGateway() error {
+	if len(f.beyond) == 0 {
+		return nil
+	}
+	return f.beyond
 }
 
 // A Server is how the gateway serves. A program that only wants the policy has
@@ -32,6 +47,8 @@ type Server struct {
 	// Client finds the client's address. It is nil if the file names no
 	// proxies: nobody is trusted, and the client is the peer.
 	Client *clientip.Resolver
+	// ClientIP is what Client was made of.
+	ClientIP clientip.Options
 	// Headers says which answers carry RateLimit fields.
 	Headers Headers
 	// State is the file that keeps what was counted over a restart; "" if the
@@ -102,7 +119,7 @@ func Parse(name string, data []byte) (*File, error) {
 	}
 	d := &decoder{src: src}
 	f := &File{Name: name, Server: Server{Listen: DefaultListen}}
-	f.Policy = d.file(root, &f.Server)
+	d.file(root, f)
 	if len(d.errs) > 0 {
 		return nil, sorted(d.errs)
 	}

@@ -39,7 +39,7 @@ rules:
   - name: full
     match: {host: "*.tunnel.example", method: [POST, PUT], client.ip: ["!10.1.0.0/16"], header.X-Plan: free}
     peek: {method: GET}
-    key: [client.ip/56, user else header.x-id lower trim]
+    key: [client.ip/56, host else header.x-id lower trim]
     missing: deny
     limit: 10/s burst 20
     unit: tokens
@@ -53,6 +53,7 @@ rules:
     ttl: 10m
   - {name: shut, deny: true, missing: skip, on_fault: open, at_cap: overflow, enforce: 0}
   - {name: plain, limit: unlimited, deny: false, tell: false}
+  - {name: everybody, limit: 10/s, key: client.ip}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +69,7 @@ rules:
 		Peek: policy.Match{{Attribute: attribute(t, "method"), Values: []string{"GET"}}},
 		Key: []policy.Part{
 			{Attributes: []policy.Attribute{attribute(t, "client.ip")}, Prefix: 56},
-			{Attributes: []policy.Attribute{attribute(t, "user"), attribute(t, "header.x-id")}, Lower: true, Trim: true},
+			{Attributes: []policy.Attribute{attribute(t, "host"), attribute(t, "header.x-id")}, Lower: true, Trim: true},
 		},
 		Missing: policy.Refuse, Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 20},
 		Unit: "tokens", Cost: 5, Failures: []string{"401", "5xx", "UNAUTHENTICATED", "error"},
@@ -78,6 +79,9 @@ rules:
 		Name: "shut", Deny: true, Missing: policy.Skip, OnFault: policy.Open, Spare: 100, Source: "limits.yaml:24",
 	}, {
 		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:25",
+	}, {
+		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, Source: "limits.yaml:26",
+		Key: []policy.Part{{Attributes: []policy.Attribute{attribute(t, "client.ip")}}},
 	}}
 	for i, got := range f.Policy.Rules() {
 		if !reflect.DeepEqual(got, want[i]) {
@@ -85,6 +89,9 @@ rules:
 		}
 	}
 	s := f.Server
+	if want := (clientip.Options{Trusted: []string{"private", "192.0.2.0/24", "unix"}, Header: "X-Real-IP"}); !f.ForGateway || !reflect.DeepEqual(s.ClientIP, want) {
+		t.Errorf("for the gateway %t, client_ip %+v", f.ForGateway, s.ClientIP)
+	}
 	if f.Name != "limits.yaml" || s.Listen != ":8081" || s.Upstream != "https://up.example/base" || s.Headers != HeadersRefusals || s.State != "/var/lib/spillgate/state" {
 		t.Errorf("file %q, server %+v", f.Name, s)
 	}
@@ -102,7 +109,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Server{Listen: DefaultListen}); f.Server != want {
+	if want := (Server{Listen: DefaultListen}); !reflect.DeepEqual(f.Server, want) {
 		t.Errorf("server %+v, want %+v", f.Server, want)
 	}
 	want := policy.Rule{Name: "a", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, Source: "x:1"}

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
-	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,36 +20,67 @@ import (
 func (d *decoder) scalar(n *yaml.Node, want string) (*yaml.Node, bool) {
 	n, ok := d.value(n)
 	if ok && (n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null") {
-		d.wrong(n, want, "")
+		fix := "write one value here"
+		if n.Kind == yaml.SequenceNode && len(n.Content) == 1 && n.Content[0].Kind == yaml.ScalarNode {
+			fix = fmt.Sprintf("write %s, without brackets and dashes", n.Content[0].Value)
+		}
+		d.wrong(n, want, fix)
 		ok = false
 	}
 	return n, ok
 }
 
-// readText reads a string.
-func readText(d *decoder, n *yaml.Node) (string, bool) {
+// readText reads a string. A number, or true, is none: fix says what to do
+// about it, or "" that it would do in quotes.
+func readText(d *decoder, n *yaml.Node, fix string) (string, bool) {
 	n, ok := d.scalar(n, "text")
 	if !ok {
 		return "", false
 	}
 	if n.ShortTag() != "!!str" {
-		d.wrong(n, "text", fmt.Sprintf("put it in quotes: %q", n.Value))
+		if fix == "" {
+			fix = fmt.Sprintf("put it in quotes: %q", n.Value)
+		}
+		d.wrong(n, "text", fix)
 		return "", false
 	}
 	return n.Value, true
 }
 
+// plainName is a name, put where a rule has one.
+func plainName(put func(r *policy.Rule, s string)) kind[string] {
+	return kind[string]{
+		schema: schema{"type": "string", "pattern": "^[a-z0-9._-]{1,64}$"},
+		read: func(d *decoder, n *yaml.Node) (string, bool) {
+			s, ok := word.read(d, n)
+			if !ok {
+				return "", false
+			}
+			if err := probe(func(r *policy.Rule) { put(r, s) }); err != nil {
+				d.fail(n, fixName(s), "%s", plain(err)).Err = err
+				return "", false
+			}
+			return s, true
+		},
+	}
+}
+
 // word is a string that is not empty.
-var word = kind[string]{
-	schema: schema{"type": "string", "minLength": 1},
-	read: func(d *decoder, n *yaml.Node) (string, bool) {
-		s, ok := readText(d, n)
-		if ok && s == "" {
-			d.fail(n, "write something, or remove the key", "empty")
-			return "", false
-		}
-		return s, ok
-	},
+var word = wordOr("")
+
+// wordOr is a word, and fix says what to do about a number.
+func wordOr(fix string) kind[string] {
+	return kind[string]{
+		schema: schema{"type": "string", "minLength": 1},
+		read: func(d *decoder, n *yaml.Node) (string, bool) {
+			s, ok := readText(d, n, fix)
+			if ok && s == "" {
+				d.fail(n, "write something, or remove the key", "empty")
+				return "", false
+			}
+			return s, ok
+		},
+	}
 }
 
 // oneOrMore is one value of a kind, or a list of them.
@@ -101,8 +131,12 @@ func oneOf[V any](choices ...choice[V]) kind[V] {
 					return c.value, true
 				}
 			}
-			fix := ""
-			if w := closest(n.Value, words); w != "" {
+			fix := "write one of these words; " + words[0] + " is what is meant without the key"
+			w := closest(n.Value, words)
+			if s, ok := map[string]string{"true": "on", "false": "off"}[n.Value]; ok && slices.Contains(words, s) {
+				w = s
+			}
+			if w != "" {
 				fix = fmt.Sprintf("did you mean %q?", w)
 			}
 			d.wrong(n, want, fix)
@@ -122,7 +156,7 @@ var truth = kind[bool]{
 		if n.ShortTag() == "!!bool" && (n.Value == "true" || n.Value == "false") {
 			return n.Value == "true", true
 		}
-		fix := ""
+		fix := "write true or false"
 		switch strings.ToLower(n.Value) {
 		case "yes", "on", "y", "true", "1":
 			fix = "write true"
@@ -155,10 +189,10 @@ func whole(low, high int64) kind[int64] {
 			}
 			v, err := strconv.ParseInt(n.Value, 10, 64)
 			switch {
-			case decimal.MatchString(n.Value) && n.ShortTag() == "!!str":
+			case decimal.MatchString(n.Value) && n.ShortTag() == "!!str" && err == nil && low <= v && v <= high:
 				d.wrong(n, want, "write it without quotes: "+n.Value)
 			case !decimal.MatchString(n.Value) || err != nil || v < low || v > high:
-				d.wrong(n, want, "")
+				d.wrong(n, want, fixWhole(n.Value, low, high))
 			default:
 				return v, true
 			}
@@ -175,14 +209,23 @@ var limit = kind[spillgate.Limit]{
 	},
 	read: func(d *decoder, n *yaml.Node) (spillgate.Limit, bool) {
 		const want = `a limit such as "10/s burst 20"`
-		n, ok := d.scalar(n, want)
+		n, ok := d.value(n)
 		if !ok {
 			return spillgate.Limit{}, false
 		}
-		if n.ShortTag() != "!!str" {
-			fix := ""
-			if decimal.MatchString(n.Value) {
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+			fix := fixLimit(n.Value)
+			switch {
+			case n.Kind == yaml.MappingNode:
+				fix = limitOf(n)
+			case n.Kind == yaml.SequenceNode:
+				fix = "write one limit; each other one is a rule of its own"
+			case n.Value == "0":
+				fix = `write "deny: true" in place of the limit, to refuse all`
+			case decimal.MatchString(n.Value) && n.Value[0] != '-':
 				fix = fmt.Sprintf("say in which time: %s/s, %s/min, %s/h, or \"%s at once\"", n.Value, n.Value, n.Value, n.Value)
+			case len(n.Value) < maxSlip && !strings.HasPrefix(fixLimit(n.Value+"/s"), fixLimitForms):
+				fix = "say in which time: " + strings.TrimPrefix(fixLimit(n.Value+"/s"), "write ")
 			}
 			d.wrong(n, want, fix)
 			return spillgate.Limit{}, false
@@ -192,12 +235,44 @@ var limit = kind[spillgate.Limit]{
 		switch {
 		case errors.As(err, &syntax):
 			line, column := d.inside(n, syntax.Offset)
-			d.failAt(line, column, "", "%s", syntax.Reason).Err = err
+			d.failAt(line, column, fixLimit(n.Value), "%s", syntax.Reason).Err = err
 		case err != nil:
-			d.cause(n, "", err)
+			// The text is in the file, and the last cause says once more what
+			// is wrong in the words of another package.
+			msg := strings.TrimSuffix(plain(err), fmt.Sprintf(" (in %q)", n.Value))
+			msg, _, _ = strings.Cut(msg, ": unknown time zone ")
+			fix := fixLimit(n.Value)
+			if errors.Is(err, spillgate.ErrLimit) && strings.Contains(msg, "; use ") && strings.HasPrefix(fix, fixLimitForms) {
+				fix = ""
+			}
+			d.fail(n, fix, "%s", msg).Err = err
 		}
 		return l, err == nil
 	},
+}
+
+// limitOf returns the fix for a limit that is written as a mapping.
+func limitOf(n *yaml.Node) string {
+	part := make(map[string]string)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		switch key := strings.ToLower(n.Content[i].Value); key {
+		case "rate", "limit", "count", "requests", "max", "amount", "events":
+			part["rate"] = n.Content[i+1].Value
+		case "per", "period", "window", "interval", "unit", "in", "every":
+			part["period"] = n.Content[i+1].Value
+		case "burst":
+			part[key] = " burst " + n.Content[i+1].Value
+		}
+	}
+	text := part["rate"]
+	if part["period"] != "" {
+		text += "/" + part["period"]
+	}
+	text += part["burst"]
+	if _, err := spillgate.ParseLimit(text); err == nil {
+		return "write " + text
+	}
+	return fixLimit(text)
 }
 
 // inside returns the place of a byte of a scalar's value: exactly if the value
@@ -223,16 +298,12 @@ var lifetime = kind[time.Duration]{
 			return 0, false
 		}
 		s := n.Value
-		fix := ""
-		if decimal.MatchString(s) {
-			fix = fmt.Sprintf("name the unit: %ss, %sm or %sh", s, s, s)
-		}
 		if n.ShortTag() == "!!str" && s != "" && '0' <= s[0] && s[0] <= '9' && !strings.Contains(s, " ") {
 			if l, err := spillgate.ParseLimit("1/" + s); err == nil {
 				return l.Period, true
 			}
 		}
-		d.wrong(n, want, fix)
+		d.wrong(n, want, fixLifetime(s))
 		return 0, false
 	},
 }
@@ -241,7 +312,8 @@ var lifetime = kind[time.Duration]{
 var outcome = kind[string]{
 	schema: schema{"anyOf": []any{
 		schema{"type": "integer", "minimum": 100, "maximum": 599},
-		schema{"type": "string", "pattern": `^([1-5]([0-9][0-9]|xx)|[A-Z][A-Z_]+|error)$`},
+		schema{"type": "string", "pattern": `^[1-5]([0-9][0-9]|xx)$`},
+		schema{"enum": append([]string{"error"}, codes...)},
 	}},
 	read: func(d *decoder, n *yaml.Node) (string, bool) {
 		const want = "an HTTP status (401, 4xx), a gRPC code (UNAUTHENTICATED) or error"
@@ -250,53 +322,10 @@ var outcome = kind[string]{
 			return "", false
 		}
 		if probe(func(r *policy.Rule) { r.Failures = []string{n.Value} }) != nil {
-			d.wrong(n, want, "")
+			d.wrong(n, want, fixOutcome(n.Value))
 			return "", false
 		}
 		return n.Value, true
-	},
-}
-
-// listen is a host and a port to listen at.
-var listen = kind[string]{
-	schema: schema{"type": "string", "pattern": ":[0-9]+$", "default": DefaultListen},
-	read: func(d *decoder, n *yaml.Node) (string, bool) {
-		s, ok := readText(d, n)
-		if !ok {
-			return "", false
-		}
-		_, port, err := net.SplitHostPort(s)
-		if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
-			fix := ""
-			if !strings.Contains(s, ":") && s != "" {
-				fix = fmt.Sprintf("name the port: %s:8080", s)
-			}
-			d.wrong(n, "an address and a port, such as "+DefaultListen+" or :8080", fix)
-			return "", false
-		}
-		return s, true
-	},
-}
-
-// upstream is the URL of a server.
-var upstream = kind[string]{
-	schema: schema{"type": "string", "pattern": "^https?://[^/?#@]+(/[^?#]*)?$", "examples": []string{"http://127.0.0.1:9000"}},
-	read: func(d *decoder, n *yaml.Node) (string, bool) {
-		s, ok := readText(d, n)
-		if !ok {
-			return "", false
-		}
-		u, err := url.Parse(s)
-		web := err == nil && (u.Scheme == "http" || u.Scheme == "https")
-		if !web || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			fix := ""
-			if _, _, err := net.SplitHostPort(s); err == nil && !web {
-				fix = "write http://" + s
-			}
-			d.wrong(n, "the URL of a server, such as http://127.0.0.1:9000, without user, query and fragment", fix)
-			return "", false
-		}
-		return s, true
 	},
 }
 
@@ -304,12 +333,12 @@ var upstream = kind[string]{
 var filePath = kind[string]{
 	schema: schema{"type": "string", "pattern": `[^/\x00]$`, "examples": []string{"/var/lib/spillgate/state"}},
 	read: func(d *decoder, n *yaml.Node) (string, bool) {
-		s, ok := readText(d, n)
+		s, ok := readText(d, n, "")
 		if !ok {
 			return "", false
 		}
 		if s == "" || strings.HasSuffix(s, "/") || strings.ContainsRune(s, 0) {
-			d.wrong(n, "the name of a file, such as /var/lib/spillgate/state", "")
+			d.wrong(n, "the name of a file, such as /var/lib/spillgate/state", "write the file's own name too")
 			return "", false
 		}
 		return s, true

@@ -21,7 +21,9 @@ type document struct {
 }
 
 var documentForm = form[document]{
-	what: "a policy file",
+	what:    "a policy file",
+	example: `"rules:" and a list of rules under it`,
+	also:    map[string]string{"limits": "rules", "policy": "rules", "policies": "rules", "gateway": "server", "serve": "server"},
 	fields: []field[document]{
 		{
 			key: "server", about: "How the gateway serves. Programs that only want the policy pass it over.",
@@ -53,7 +55,7 @@ var documentForm = form[document]{
 func (doc *document) rule(d *decoder) func(n *yaml.Node) {
 	return func(n *yaml.Node) {
 		if len(doc.rules) == policy.MaxRules {
-			d.fail(n, "", "more than %d rules", policy.MaxRules)
+			d.fail(n, "use one rule with a key for what differs by a value alone", "more than %d rules", policy.MaxRules)
 			d.full = true
 			return
 		}
@@ -71,7 +73,9 @@ func (doc *document) rule(d *decoder) func(n *yaml.Node) {
 }
 
 var serverForm = form[Server]{
-	what: "the server part",
+	what:    "the server part",
+	example: "server: {listen: " + DefaultListen + "}",
+	also:    map[string]string{"address": "listen", "addr": "listen", "port": "listen", "backend": "upstream", "proxies": "client_ip"},
 	fields: []field[Server]{
 		in("listen", "The address and port at which the gateway listens.", listen,
 			func(s *Server, v string) { s.Listen = v }),
@@ -92,9 +96,11 @@ var serverForm = form[Server]{
 var headersWords = []choice[Headers]{{"on", HeadersOn}, {"refusals", HeadersRefusals}, {"off", HeadersOff}}
 
 var clientIPForm = form[clientip.Options]{
-	what: "the client_ip part",
+	what:    "the client_ip part",
+	example: "client_ip: {trusted: private, from: x-forwarded-for}",
+	also:    map[string]string{"header": "from", "proxies": "trusted", "networks": "trusted"},
 	fields: []field[clientip.Options]{
-		in("trusted", "The proxies' networks: addresses, CIDRs, or private, loopback, link-local, unix, any.", oneOrMore(word),
+		in("trusted", "The proxies' networks: addresses, CIDRs, or private, loopback, link-local, unix, any.", oneOrMore(wordOr("write an address, a network, or a name such as private")),
 			func(o *clientip.Options, v []string) { o.Trusted = v }),
 		in("from", "The one header that the proxies set: forwarded, x-forwarded-for, or one that holds a single address.", word,
 			func(o *clientip.Options, v string) { o.Header = v }),
@@ -115,7 +121,7 @@ func readClientIP(d *decoder, n *yaml.Node, s *Server) {
 	var network *clientip.NetworkError
 	switch {
 	case err == nil:
-		s.Client = client
+		s.Client, s.ClientIP = client, o
 	case errors.As(err, &network):
 		at := m.at("trusted")
 		if at.Kind == yaml.AliasNode && at.Alias != nil {
@@ -124,7 +130,11 @@ func readClientIP(d *decoder, n *yaml.Node, s *Server) {
 		if at.Kind == yaml.SequenceNode && network.Index < len(at.Content) {
 			at = at.Content[network.Index]
 		}
-		d.fail(at, "", "trusted: %.60q: %s", network.Entry, network.Reason).Err = err
+		fix := ""
+		if name := closest(network.Entry, trustedNames); name != "" {
+			fix = fmt.Sprintf("did you mean %q?", name)
+		}
+		d.fail(at, fix, "trusted: %.60q: %s", network.Entry, network.Reason).Err = err
 	case errors.Is(err, clientip.ErrEverythingTrusted):
 		d.cause(m.at("trusted"), "", err)
 	default:
@@ -132,11 +142,19 @@ func readClientIP(d *decoder, n *yaml.Node, s *Server) {
 	}
 }
 
+// trustedNames stand for networks.
+var trustedNames = []string{clientip.Private, clientip.Loopback, clientip.LinkLocal, clientip.Unix, clientip.Any}
+
 var ruleForm = form[policy.Rule]{
-	what: "a rule",
+	what:    "a rule",
+	example: "{name: everybody, key: client.ip, limit: 10/s}",
+	also: map[string]string{
+		"by": "key", "per_key": "key", "when": "match", "if": "match", "where": "match", "on": "match", "id": "name",
+		"capacity": "max_keys", "expire": "ttl", "on_error": "on_fault", "weight": "cost",
+	},
 	fields: []field[policy.Rule]{
-		in("name", "Identifies the rule in answers, logs and metrics, and its counters across changes of the file.",
-			kind[string]{read: word.read, schema: schema{"type": "string", "pattern": "^[a-z0-9._-]{1,64}$"}},
+		in("name", "Identifies the rule in answers and logs, and its counters across changes of the file.",
+			plainName(func(r *policy.Rule, s string) { r.Name = s }),
 			func(r *policy.Rule, v string) { r.Name = v }),
 		in("match", "Which requests are charged: all conditions must hold. Left out, every request.", match,
 			func(r *policy.Rule, v policy.Match) { r.Match = v }),
@@ -151,7 +169,8 @@ var ruleForm = form[policy.Rule]{
 			func(r *policy.Rule, v spillgate.Limit) { r.Limit = v }),
 		in("deny", "Refuses every request that matches. Such a rule has no limit.", truth,
 			func(r *policy.Rule, v bool) { r.Deny = v }),
-		in("unit", "What is counted; requests if left out.", word,
+		in("unit", "What is counted; requests if left out.",
+			plainName(func(r *policy.Rule, s string) { r.Unit = s }),
 			func(r *policy.Rule, v string) { r.Unit = v }),
 		in("cost", "How many units a request costs when the program says nothing else; 1 if left out.", whole(1, math.MaxInt64),
 			func(r *policy.Rule, v int64) { r.Cost = v }),
@@ -161,7 +180,7 @@ var ruleForm = form[policy.Rule]{
 			func(r *policy.Rule, v int64) { r.Spare = int(100 - v) }),
 		in("tell", "Tells the program behind how much is left.", truth,
 			func(r *policy.Rule, v bool) { r.Tell = v }),
-		in("on_fault", "How the rule decides while the store can't answer: in local memory, open (let pass), or closed (refuse as unavailable).",
+		in("on_fault", "How the rule decides while a store that a program brings can't answer: in local memory, open (let pass), or closed (refuse as unavailable). The gateway's own memory always answers.",
 			oneOf(choice[policy.OnFault]{"local", policy.Local}, choice[policy.OnFault]{"open", policy.Open}, choice[policy.OnFault]{"closed", policy.Shut}),
 			func(r *policy.Rule, v policy.OnFault) { r.OnFault = v }),
 		in("max_keys", "How many callers are told apart at most; 1048576 if left out.", whole(1, 1<<31),
@@ -176,12 +195,11 @@ var ruleForm = form[policy.Rule]{
 		switch strings.ToLower(key) {
 		case "rate", "burst", "period", "per", "window", "quota", "requests":
 			return `rate, period and burst are one text: limit: 10/s burst 20`
-		case "by", "per_key":
-			return `did you mean "key"?`
-		case "when", "if", "where", "on":
-			return `did you mean "match"?`
 		case "shadow", "dry_run", "mode":
 			return "a shadow rule has enforce: 0"
+		}
+		if port(key) && len(key) == 3 {
+			return fmt.Sprintf("several statuses are a list: failures: [401, %s]", key)
 		}
 		if _, err := policy.ParseAttribute(key); err == nil {
 			return fmt.Sprintf("a condition stands under match: match: {%s: …}", key)
@@ -197,15 +215,12 @@ var match = kind[policy.Match]{
 		var m policy.Match
 		outer, before := d.in, len(d.errs)
 		seen := make(map[policy.Attribute]bool)
-		ok, _ := d.pairs(n, "conditions", func(key, value *yaml.Node) {
+		ok, _ := d.pairs(n, "conditions", "conditions such as {method: POST, path: /login}", func(key, value *yaml.Node) {
 			a, err := policy.ParseAttribute(key.Value)
 			switch {
 			case err != nil:
-				fix := ""
-				if !strings.Contains(err.Error(), "did you mean") {
-					fix = attributeMeant(key.Value)
-				}
-				d.cause(key, fix, err)
+				msg, fix := attributeError(err, key.Value)
+				d.fail(key, fix, "%s", msg).Err = err
 				return
 			case seen[a]:
 				d.fail(key, "make it one condition with a list of values", "%s is there twice", a)
@@ -221,7 +236,7 @@ var match = kind[policy.Match]{
 }
 
 // anyText is a string, which may be empty.
-var anyText = kind[string]{schema: schema{"type": "string"}, read: readText}
+var anyText = kind[string]{schema: schema{"type": "string"}}
 
 // readValues reads the values of a condition, and checks each by itself.
 func readValues(d *decoder, n *yaml.Node, a policy.Attribute) []string {
@@ -230,14 +245,22 @@ func readValues(d *decoder, n *yaml.Node, a policy.Attribute) []string {
 		if !ok {
 			return "", false
 		}
-		s, ok := readText(d, n)
+		fix := ""
+		if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!str" && valueError(a, n.Value) != nil {
+			fix = fixValue(a, n.Value)
+		}
+		s, ok := readText(d, n, fix)
 		if !ok {
 			return "", false
 		}
-		err := probe(func(r *policy.Rule) { r.Match = policy.Match{{Attribute: a, Values: []string{s}}} })
+		err := valueError(a, s)
 		if err != nil {
 			// The attribute is named in d.in already.
-			d.fail(n, "", "%s", strings.TrimPrefix(plain(err), a.String()+": ")).Err = err
+			msg, fix := strings.TrimPrefix(plain(err), a.String()+": "), fixValue(a, s)
+			if cut, advised := advice(msg); strings.HasPrefix(advised, "write ") && fix != "" {
+				msg = cut // ours is valid, which theirs may not be
+			}
+			d.fail(n, fix, "%s", msg).Err = err
 		}
 		return s, err == nil
 	}}
@@ -245,12 +268,15 @@ func readValues(d *decoder, n *yaml.Node, a policy.Attribute) []string {
 	return values
 }
 
-// attributeMeant returns the fix for a misspelt attribute, if one comes to mind.
-func attributeMeant(s string) string {
-	if w := closest(s, attributeNames()); w != "" && w != s {
-		return fmt.Sprintf("did you mean %q?", w)
+// valueError reports what is wrong with a value of a condition.
+func valueError(a policy.Attribute, s string) error {
+	if (a.Kind == policy.Method || a.Kind == policy.Host) && strings.ContainsAny(s, ", |") {
+		return fmt.Errorf("value %q: a %s holds no blank, comma or bar, so it would never match", s, a)
 	}
-	return ""
+	if a.Kind == policy.Host && strings.Contains(s, "]:") {
+		return fmt.Errorf("value %q: hosts are matched without their port", s)
+	}
+	return probe(func(r *policy.Rule) { r.Match = policy.Match{{Attribute: a, Values: []string{s}}} })
 }
 
 // attributeNames lists the attributes; some end in a dot, for a name to follow.
@@ -277,15 +303,22 @@ var part = kind[policy.Part]{
 			d.wrong(n, "text such as client.ip", asPart(n))
 			return p, false
 		}
-		s, ok := readText(d, n)
+		s, ok := readText(d, n, "write an attribute, such as client.ip")
 		if !ok {
 			return p, false
 		}
 		p, err := policy.ParsePart(s)
-		if err != nil {
-			d.cause(n, "", err)
+		if err == nil {
+			return p, true
 		}
-		return p, err == nil
+		msg, fix := attributeError(err, s)
+		if better := fixPart(s); better != "" {
+			fix = better
+		} else if fix == "" {
+			fix = "write an attribute, such as client.ip"
+		}
+		d.fail(n, fix, "%s", msg).Err = err
+		return p, false
 	},
 }
 
@@ -293,7 +326,7 @@ var part = kind[policy.Part]{
 // as other products write it.
 func asPart(n *yaml.Node) string {
 	if len(n.Content) != 2 {
-		return ""
+		return "write an attribute, such as client.ip"
 	}
 	name, value := strings.ToLower(n.Content[0].Value), n.Content[1].Value
 	for _, guess := range []string{name, name + "." + strings.ToLower(value)} {
@@ -305,5 +338,5 @@ func asPart(n *yaml.Node) string {
 	case "ip", "client_ip", "remote_addr", "address":
 		return "write client.ip"
 	}
-	return ""
+	return "write an attribute, such as client.ip"
 }

@@ -20,7 +20,7 @@ func Schema() []byte {
 		schema{"required": []string{"deny"}, "properties": schema{"deny": schema{"const": true}, "limit": false}},
 	}
 	client := clientIPForm.asSchema()
-	client["required"] = clientIPForm.keys()
+	client["required"], client["minProperties"] = clientIPForm.keys(), len(clientIPForm.keys())
 	root["$defs"] = schema{
 		"server":    serverForm.asSchema(),
 		"client_ip": client,
