@@ -50,7 +50,7 @@ func (d *decoder) beyondGateway(doc *document) (errs []*Error) {
 
 func (d *decoder) beyond(at *yaml.Node, says string) *Error {
 	return d.src.errorAt(at.Line, at.Column, says,
-		"use client.ip, host, method, path, header.NAME, cookie.NAME or query.NAME; or, if the file is for a program, remove the server part")
+		"use client.ip, host, method, path, header.NAME, cookie.NAME or query.NAME; a file for a program has no server part")
 }
 
 // entry returns the i-th of one or more values.

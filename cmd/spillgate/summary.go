@@ -1,0 +1,324 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/clientip"
+	"github.com/spillgate/spillgate/httplimit"
+	"github.com/spillgate/spillgate/policy"
+	"github.com/spillgate/spillgate/policyfile"
+)
+
+// The words of a policy file for what a rule holds.
+var (
+	missingWords = map[policy.Missing]string{policy.Share: "share", policy.Skip: "skip", policy.Refuse: "deny"}
+	faultWords   = map[policy.OnFault]string{policy.Local: "local", policy.Open: "open", policy.Shut: "closed"}
+	atCapWords   = map[spillgate.AtCap]string{spillgate.Overflow: "overflow", spillgate.MakeRoom: "make_room"}
+)
+
+// summarise says for people what a file means: a line a rule, and under it
+// whatever else the rule says.
+func summarise(w io.Writer, path string, f *policyfile.File) error {
+	rules := f.Policy.Rules()
+	rows := [][]string{{"RULE", "REQUESTS", "EACH", "LIMIT", "KEYS"}}
+	for i := range rules {
+		r := &rules[i]
+		rows = append(rows, []string{r.Name, requests(r.Match), each(r.Key), limitText(r), keysText(r)})
+	}
+	width := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			width[i] = max(width[i], utf8.RuneCountInString(cell)+2)
+		}
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s: OK, %s\n\n", path, plural(len(rules), "rule"))
+	for i, row := range rows {
+		var line strings.Builder
+		for j, cell := range row {
+			fmt.Fprintf(&line, "%-*s", width[j], cell)
+		}
+		fmt.Fprintf(&b, "  %s\n", strings.TrimRight(line.String(), " "))
+		if i > 0 {
+			for _, more := range details(&rules[i-1]) {
+				fmt.Fprintf(&b, "  %*s%s\n", width[0], "", more)
+			}
+		}
+	}
+	if f.ForGateway {
+		b.WriteByte('\n')
+		for _, line := range serverText(&f.Server) {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
+	}
+	for i, warning := range warnings(f) {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "  warning: %s\n", warning)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func requests(m policy.Match) string {
+	if len(m) == 0 {
+		return "all"
+	}
+	var parts []string
+	for _, c := range m {
+		parts = append(parts, c.Attribute.String()+" "+strings.Join(c.Values, "|"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func each(key []policy.Part) string {
+	if len(key) == 0 {
+		return "all together"
+	}
+	return strings.Join(keyParts(key), " + ")
+}
+
+func keyParts(key []policy.Part) []string {
+	parts := []string{}
+	for _, p := range key {
+		parts = append(parts, p.String())
+	}
+	return parts
+}
+
+func limitText(r *policy.Rule) string {
+	if r.Deny {
+		return "denied"
+	}
+	return r.Limit.String()
+}
+
+// maxKeys returns how many keys a rule remembers at most.
+func maxKeys(r *policy.Rule) int {
+	switch {
+	case r.Deny:
+		return 0
+	case len(r.Key) == 0:
+		return 1
+	}
+	return r.Table().MaxKeys
+}
+
+func keysText(r *policy.Rule) string {
+	if r.Deny {
+		return "none"
+	}
+	s := fmt.Sprint(maxKeys(r))
+	if len(r.Key) > 0 && r.AtCap == spillgate.MakeRoom {
+		s += ", then one makes room"
+	} else if len(r.Key) > 0 {
+		s += ", then newcomers share"
+	}
+	if r.TTL > 0 {
+		s += ", forgotten after " + policyfile.FormatPeriod(r.TTL)
+	}
+	return s
+}
+
+// details returns what a rule says besides.
+func details(r *policy.Rule) (out []string) {
+	add := func(when bool, format string, args ...any) {
+		if when {
+			out = append(out, fmt.Sprintf(format, args...))
+		}
+	}
+	add(len(r.Peek) > 0, "asks only: %s", requests(r.Peek))
+	add(r.Unit != "" || r.Cost > 1, "counts %s, %d a request", unit(r), max(1, r.Cost))
+	add(len(r.Failures) > 0, "counts only requests that end in %s", strings.Join(r.Failures, ", "))
+	add(r.Spare == 100, "refuses nobody: counts and reports only")
+	add(r.Spare > 0 && r.Spare < 100, "refuses %d %% of the keys, counts and reports the others", 100-r.Spare)
+	if lacking := mayLack(r.Key); lacking != "" || r.Missing != policy.Share {
+		add(true, "without %s: %s", cmp.Or(lacking, "a part of the key"), map[policy.Missing]string{
+			policy.Share: "all such requests share one limit", policy.Skip: "the rule does not apply", policy.Refuse: "refused",
+		}[r.Missing])
+	}
+	add(r.Tell, "tells the program behind what is left (%s)", httplimit.RemainingHeader)
+	add(r.OnFault == policy.Open, "lets requests pass while the store can't answer")
+	add(r.OnFault == policy.Shut, "refuses as unavailable while the store can't answer")
+	return out
+}
+
+func unit(r *policy.Rule) string { return cmp.Or(r.Unit, policy.Requests) }
+
+// mayLack returns the first part of a key that a request may lack, "" if each
+// request has all.
+func mayLack(key []policy.Part) string {
+	for _, p := range key {
+		if !slices.ContainsFunc(p.Attributes, func(a policy.Attribute) bool { return a.Kind <= policy.Host }) {
+			return p.String()
+		}
+	}
+	return ""
+}
+
+func serverText(s *policyfile.Server) []string {
+	upstream := "the upstream that --upstream or --demo names"
+	if s.Upstream != "" {
+		upstream = s.Upstream
+	}
+	lines := []string{fmt.Sprintf("serves %s in front of %s", s.Listen, upstream)}
+	if s.Client == nil {
+		lines = append(lines, "client: the peer itself")
+	} else {
+		lines = append(lines, fmt.Sprintf("client: the peer itself, or who %s names if the peer is in %s",
+			strings.ToLower(s.ClientIP.Header), strings.Join(s.ClientIP.Trusted, ", ")))
+	}
+	lines = append(lines, "RateLimit fields: "+map[policyfile.Headers]string{
+		policyfile.HeadersOn: "in every answer", policyfile.HeadersRefusals: "in refusals", policyfile.HeadersOff: "in no answer",
+	}[s.Headers])
+	if s.State == "" {
+		return append(lines, "state: none, so a restart begins every limit anew")
+	}
+	return append(lines, "state: "+s.State)
+}
+
+// warnings returns what is allowed, and dangerous.
+func warnings(f *policyfile.File) (out []string) {
+	if slices.Contains(f.Server.ClientIP.Trusted, clientip.Any) {
+		out = append(out, `client_ip trusts "any": whoever reaches this server past its proxies can claim to be any client, and so has no limit by client.ip`)
+	}
+	var beyond policyfile.Errors
+	if errors.As(f.BeyondGateway(), &beyond) {
+		out = append(out, fmt.Sprintf("for a program, not for spillgate serve: line %d: %s", beyond[0].Line, beyond[0].Msg))
+	}
+	return out
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// checked is what `check --json` prints. Its words are those of a policy file.
+type checked struct {
+	File     string         `json:"file"`
+	OK       bool           `json:"ok"`
+	Rules    []checkedRule  `json:"rules,omitempty"`
+	Server   *checkedServer `json:"server,omitempty"`
+	Warnings []string       `json:"warnings,omitempty"`
+	Errors   []checkedError `json:"errors,omitempty"`
+}
+
+type checkedRule struct {
+	Name     string              `json:"name"`
+	Source   string              `json:"source"`
+	Match    map[string][]string `json:"match"`
+	Peek     map[string][]string `json:"peek,omitempty"`
+	Key      []string            `json:"key"`
+	Missing  string              `json:"missing"`
+	Limit    string              `json:"limit,omitempty"`
+	Deny     bool                `json:"deny"`
+	Unit     string              `json:"unit"`
+	Cost     int64               `json:"cost"`
+	Failures []string            `json:"failures,omitempty"`
+	Enforce  int                 `json:"enforce"`
+	Tell     bool                `json:"tell"`
+	OnFault  string              `json:"on_fault"`
+	MaxKeys  int                 `json:"max_keys"` // 1 without a key, 0 for one that denies
+	AtCap    string              `json:"at_cap"`
+	TTL      string              `json:"ttl,omitempty"`
+}
+
+type checkedServer struct {
+	Listen   string           `json:"listen"`
+	Upstream string           `json:"upstream,omitempty"`
+	ClientIP *checkedClientIP `json:"client_ip,omitempty"`
+	Headers  string           `json:"headers"`
+	State    string           `json:"state,omitempty"`
+}
+
+type checkedClientIP struct {
+	Trusted []string `json:"trusted"`
+	From    string   `json:"from"`
+}
+
+type checkedError struct {
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Message string `json:"message"`
+	Fix     string `json:"fix,omitempty"`
+}
+
+func checkJSON(w io.Writer, path string) error {
+	out := checked{File: path, OK: true}
+	f, _, err := parse(path)
+	var errs policyfile.Errors
+	switch {
+	case errors.As(err, &errs):
+		out.OK = false
+		for _, e := range errs {
+			out.Errors = append(out.Errors, checkedError{e.Line, e.Column, e.Msg, e.Fix})
+		}
+	case err != nil:
+		return err
+	default:
+		for i := range f.Policy.Rules() {
+			out.Rules = append(out.Rules, ruleJSON(&f.Policy.Rules()[i]))
+		}
+		if f.ForGateway {
+			out.Server = serverJSON(&f.Server)
+		}
+		out.Warnings = warnings(f)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(out); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	if !out.OK {
+		return &exitError{exitPolicy, nil}
+	}
+	return nil
+}
+
+func ruleJSON(r *policy.Rule) checkedRule {
+	c := checkedRule{
+		Name: r.Name, Source: r.Source, Match: conditions(r.Match), Key: keyParts(r.Key), Missing: missingWords[r.Missing],
+		Deny: r.Deny, Unit: unit(r), Cost: max(1, r.Cost), Failures: r.Failures, Enforce: 100 - r.Spare, Tell: r.Tell,
+		OnFault: faultWords[r.OnFault], MaxKeys: maxKeys(r), AtCap: atCapWords[r.AtCap],
+	}
+	if len(r.Peek) > 0 {
+		c.Peek = conditions(r.Peek)
+	}
+	if !r.Deny {
+		c.Limit = r.Limit.String()
+	}
+	if r.TTL > 0 {
+		c.TTL = policyfile.FormatPeriod(r.TTL)
+	}
+	return c
+}
+
+func conditions(m policy.Match) map[string][]string {
+	out := make(map[string][]string)
+	for _, c := range m {
+		out[c.Attribute.String()] = c.Values
+	}
+	return out
+}
+
+func serverJSON(s *policyfile.Server) *checkedServer {
+	out := &checkedServer{Listen: s.Listen, Upstream: s.Upstream, Headers: s.Headers.String(), State: s.State}
+	if s.Client != nil {
+		out.ClientIP = &checkedClientIP{Trusted: s.ClientIP.Trusted, From: s.ClientIP.Header}
+	}
+	return out
+}
