@@ -118,8 +118,8 @@ func TestRestartUnderAnotherLimit(t *testing.T) {
 				if err := back.Restore(bytes.NewReader(file)); err != nil {
 					t.Fatal(err)
 				}
-				for range 15 {
-					for _, key := range []string{"a", "b", "never seen"} {
+				for i := range 15 {
+					for _, key := range []string{"a", "b", "new", fmt.Sprint("never seen until ", i)} {
 						if got, want := back.Take(key, 1), stays.Take(key, 1); got != want {
 							t.Fatalf("%s is told\n     %+v\nwant %+v", key, got, want)
 						}
@@ -389,6 +389,41 @@ func TestSnapshotForgetsWhatIsAsNew(t *testing.T) {
 		}
 		if !(sizes[0] == sizes[1] && sizes[1] > sizes[2] && sizes[2] > sizes[3] && sizes[3] > sizes[4] && sizes[4] == empty) {
 			t.Errorf("sizes %d, and %d of nothing", sizes, empty)
+		}
+	})
+}
+
+func TestSnapshotHoldsWhoIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := Must("1/h")
+		defer lim.Close()
+		for k := range 60 {
+			lim.Take(fmt.Sprint(k), 1)
+			time.Sleep(time.Minute)
+		}
+		all := snapshotOf(t, lim) // but the first, which is as new by now
+		time.Sleep(50 * time.Minute)
+		unused := NewMemory()
+		if err := unused.Restore(bytes.NewReader(all)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(8 * time.Minute)
+		last := snapshotOf(t, lim)
+		if n := (len(all) - len(last)) / 24; n != 58 {
+			t.Errorf("the snapshot of one key is %d keys smaller than that of 59", n)
+		}
+		// Nobody used what was restored, but one is limited by it still.
+		back := Must("1/h")
+		defer back.Close()
+		if err := back.Restore(bytes.NewReader(snapshotOf(t, unused))); err != nil {
+			t.Fatal(err)
+		}
+		if back.Take("59", 1).Allowed || !back.Take("58", 1).Allowed {
+			t.Error("not the last one is limited")
+		}
+		time.Sleep(2 * time.Minute)
+		if n, empty := len(snapshotOf(t, unused)), len(snapshotOf(t, NewMemory())); n != empty {
+			t.Errorf("%d bytes, want %d: nobody is limited", n, empty)
 		}
 	})
 }
