@@ -166,7 +166,7 @@ func (e *Engine) DecideInto(ctx context.Context, v *Verdict, attrs Attributes, o
 		}
 	}
 	s := e.scratch.Get().(*scratch)
-	s.attrs, s.asked = attrs, false
+	s.begin(attrs)
 	if e.collect(v, s, opts) && len(s.charges) > 0 {
 		e.take(ctx, v, s)
 	}
@@ -180,8 +180,8 @@ func (e *Engine) DecideInto(ctx context.Context, v *Verdict, attrs Attributes, o
 func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 	for i := range e.policy.rules {
 		r := &e.policy.rules[i]
-		peeked := len(r.peek) > 0 && s.meets(r.peek)
-		if !peeked && !s.meets(r.match) {
+		peeked := len(r.peek) > 0 && s.meets(r.peek, true)
+		if !peeked && !s.meets(r.match, false) {
 			continue
 		}
 		s.key = s.key[:0]
@@ -219,9 +219,9 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 }
 
 // meets reports whether the request meets all conditions.
-func (r *request) meets(cs []condition) bool {
+func (r *request) meets(cs []condition, all bool) bool {
 	for i := range cs {
-		if !cs[i].holds(r) {
+		if !cs[i].holds(r, all) {
 			return false
 		}
 	}

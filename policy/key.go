@@ -105,6 +105,23 @@ type request struct {
 
 	addr  netip.Addr // of the client, once asked for
 	asked bool
+
+	paths    []byte // the readings of the path, once asked for
+	pathRead bool
+	hasPath  bool
+}
+
+// begin makes r ready for another request.
+func (r *request) begin(attrs Attributes) { r.attrs, r.asked, r.pathRead = attrs, false, false }
+
+// path returns the readings of the path, in the form of [AppendPath]. Rules ask
+// for it one after the other, and a path may be long.
+func (r *request) path() ([]byte, bool) {
+	if !r.pathRead {
+		r.pathRead = true
+		r.paths, r.hasPath = r.attrs.AppendAttr(r.paths[:0], Attribute{Kind: Path})
+	}
+	return r.paths, r.hasPath
 }
 
 // value returns the value of a; it is good until the next call.
@@ -151,6 +168,9 @@ func (r *request) pick(p *Part) (a *Attribute, v []byte, addr netip.Addr) {
 		v, ok := r.value(*a)
 		if !ok {
 			continue
+		}
+		if a.Kind == Path && bytes.IndexByte(v, readingsEnd) >= 0 {
+			v = append(v[:0], readingsEnd) // else each reading would be another key
 		}
 		if p.Trim {
 			v = bytes.TrimFunc(v, func(c rune) bool { return c <= ' ' || c == 0x7f })

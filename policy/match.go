@@ -149,29 +149,39 @@ func misspelt(v string) string {
 	return ""
 }
 
-// holds reports whether the request meets c.
-func (c *condition) holds(r *request) bool {
-	if c.attr.Kind == ClientIP {
+// holds reports whether the request meets c. A path meets it if any of its
+// readings does, or, where all is asked for, only if every one does.
+func (c *condition) holds(r *request, all bool) bool {
+	switch c.attr.Kind {
+	case ClientIP:
 		a := r.address()
 		return (len(c.want) == 0 || contains(c.want, a)) && !contains(c.unwanted, a)
+	case Path:
+		v, ok := r.path()
+		if !ok {
+			return len(c.want) == 0
+		}
+		for {
+			i := bytes.IndexByte(v, readingsEnd)
+			if i < 0 {
+				return c.meets(v)
+			}
+			if c.meets(v[:i]) != all {
+				return !all
+			}
+			v = v[i+1:]
+		}
 	}
 	v, ok := r.value(c.attr)
 	if !ok {
 		return len(c.want) == 0
 	}
-	if (len(c.want) == 0 || meets(c.want, c.attr.Kind, v)) && !meets(c.unwanted, c.attr.Kind, v) {
-		return true
-	}
-	if c.attr.Kind != Path || !bytes.Contains(v, encodedSlash) {
-		return false
-	}
-	// Some servers take an encoded slash for a slash, others for a letter.
-	// A rule speaks of what either would serve.
-	other := AppendPath(nil, string(bytes.ReplaceAll(v, encodedSlash, slash)))
-	return (len(c.want) == 0 || meets(c.want, Path, other)) && !meets(c.unwanted, Path, other)
+	return c.meets(v)
 }
 
-var encodedSlash, slash = []byte("%2F"), []byte("/")
+func (c *condition) meets(v []byte) bool {
+	return (len(c.want) == 0 || meets(c.want, c.attr.Kind, v)) && !meets(c.unwanted, c.attr.Kind, v)
+}
 
 func contains(ps []pattern, a netip.Addr) bool {
 	for i := range ps {

@@ -12,7 +12,7 @@ func holds(t *testing.T, c Condition, attrs Attrs) bool {
 		t.Fatalf("%v: %v", c, err)
 	}
 	r := &request{attrs: attrs}
-	return r.meets(cs)
+	return r.meets(cs, false)
 }
 
 func TestConditions(t *testing.T) {
@@ -48,6 +48,13 @@ func TestConditions(t *testing.T) {
 		{"path", "/a/b", "/a%2Fb", true},   // what a decoding server serves
 		{"path", "/a/*", "/a/b%2Fc", true}, // what the others serve
 		{"path", "/login", "/x/..%2Flogin", true},
+		{"path", "/login", "/x/a%2f../../login", true},
+		{"path", "/login", "/x;%2f../login", true},
+		{"path", "/admin/**", "/admin/;/../secret", true},
+		{"path", "/admin/**", "/admin//../secret", true},
+		{"path", "/api/**", "/api/..;/x", true},
+		{"path", "!/pub/**", "/pub/a%2f../../login", true},
+		{"path", "!/pub/**", "/pub/a", false},
 		{"header.x-plan", "free*", "freemium", true},
 		{"header.x-plan", "a*b*c", "a-b-b-c", true},
 		{"header.x-plan", "a*b*c", "a-b-b", false},
@@ -65,6 +72,9 @@ func TestConditions(t *testing.T) {
 			t.Fatal(err)
 		}
 		attrs := Attrs{tt.attr: tt.value}
+		if tt.attr == "path" {
+			attrs["path"] = string(AppendPath(nil, tt.value))
+		}
 		if tt.value == "-" {
 			attrs = Attrs{}
 		}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -25,18 +26,25 @@ func TestAppendPath(t *testing.T) {
 		{"/%2e/login", "/login"},
 		{"/a/%2E%2e/login", "/login"},
 		{"/a/.%2e/login", "/login"},
-		{"/login;a=b", "/login"},
-		{"/login;a=b/x", "/login/x"},
-		{"/login;", "/login"},
+		{"/login;a=b", "/login\x00/login;a=b"},
+		{"/login;a=b/x", "/login/x\x00/login;a=b/x"},
+		{"/login;", "/login\x00/login;"},
 		{"/a;x/../login", "/login"},
-		{"/..;/login", "/login"},
+		{"/..;/login", "/login\x00/..;/login"},
 		{`\login`, "/login"},
 		{`/a\..\login`, "/login"},
 		{"/a/..", "/"},
 		{"/LOGIN", "/LOGIN"},
-		{"/login%2f", "/login%2F"},
-		{"/a%2fb", "/a%2Fb"},
-		{"/a%5cb", "/a%2Fb"},
+		{"/login%2f", "/login%2F\x00/login"},
+		{"/a%2fb", "/a%2Fb\x00/a/b"},
+		{"/a%5cb", "/a%2Fb\x00/a/b"},
+		{"/x/a%2f../../login", "/x/login\x00/login"},
+		{"/x;%2f../login", "/x/login\x00/login\x00/x;%2F../login"},
+		{"/admin/;/../secret", "/secret\x00/admin/secret"},
+		{"/api/..;/x", "/x\x00/api/..;/x"},
+		{"/admin//../secret", "/secret\x00/admin/secret"},
+		{"/admin//x/../../secret", "/secret\x00/admin/secret"},
+		{"/a/b//", "/a/b"},
 		{"/a%252e", "/a%252e"},
 		{"/a%00b", "/a%00b"},
 		{"/a%0ab", "/a%0Ab"},
@@ -64,20 +72,29 @@ func FuzzAppendPath(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		got := string(AppendPath(nil, raw))
-		if !strings.HasPrefix(got, "/") {
-			t.Fatalf("%q: no leading slash: %q", raw, got)
+		readings := strings.Split(string(AppendPath(nil, raw)), "\x00")
+		if len(readings) > 8 {
+			t.Fatalf("%q: %d readings", raw, len(readings))
 		}
-		if got != "/" && strings.HasSuffix(got, "/") {
-			t.Fatalf("%q: trailing slash: %q", raw, got)
-		}
-		for seg := range strings.SplitSeq(got[1:], "/") {
-			if seg == "." || seg == ".." || seg == "" && got != "/" {
-				t.Fatalf("%q: segment %q left in %q", raw, seg, got)
+		for i, got := range readings {
+			if !strings.HasPrefix(got, "/") {
+				t.Fatalf("%q: no leading slash: %q", raw, got)
 			}
-		}
-		if again := string(AppendPath(nil, got)); again != got && !strings.Contains(got, "%") && !strings.ContainsAny(got, ";\\") {
-			t.Fatalf("%q: %q is not its own normal form: %q", raw, got, again)
+			if got != "/" && strings.HasSuffix(got, "/") {
+				t.Fatalf("%q: trailing slash: %q", raw, got)
+			}
+			if slices.Contains(readings[:i], got) {
+				t.Fatalf("%q: %q twice", raw, got)
+			}
+			for seg := range strings.SplitSeq(got[1:], "/") {
+				if seg == "." || seg == ".." || seg == "" && got != "/" {
+					t.Fatalf("%q: segment %q left in %q", raw, seg, got)
+				}
+			}
+			again := string(AppendPath(nil, got))
+			if again != got && !strings.ContainsAny(got, "%;\\") {
+				t.Fatalf("%q: %q is not its own normal form: %q", raw, got, again)
+			}
 		}
 	})
 }
