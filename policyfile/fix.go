@@ -210,7 +210,7 @@ func likelyPaths(s string) []string {
 	if rest, ok := strings.CutSuffix(s, "/.*"); ok {
 		s = rest + "/**"
 	}
-	s = string(policy.AppendPath(nil, "/"+s))
+	s, _, _ = strings.Cut(string(policy.AppendPath(nil, "/"+s)), "\x00") // its first reading
 	return []string{s, strings.ReplaceAll(s, "**", "*")}
 }
 

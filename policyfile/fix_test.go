@@ -66,6 +66,7 @@ var slips = []struct{ place, slip, write string }{
 	{"rules: [{name: a, limit: 10/s, match: {path: %s}}]", "'^/api/.*$'", "/api/**"},
 	{"rules: [{name: a, limit: 10/s, match: {path: %s}}]", "/api/**/x", "/api/*/x"},
 	{"rules: [{name: a, limit: 10/s, match: {path: %s}}]", "'*'", "/**"},
+	{"rules: [{name: a, limit: 10/s, match: {path: %s}}]", "/a//../b;v=1", "/b"},
 	{"rules: [{name: a, limit: 10/s, match: {method: %s}}]", "post", "POST"},
 	{"rules: [{name: a, limit: 10/s, match: {method: %s}}]", "PSOT", "POST"},
 	{"rules: [{name: a, limit: 10/s, match: {method: %s}}]", "'get, post'", "a list: [GET, POST]"},
