@@ -5,8 +5,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/policy"
 )
 
 // FuzzParse holds Parse to its word for any text: no panic, and each error at
@@ -64,6 +69,52 @@ func FuzzParse(f *testing.F) {
 		}
 		if err := errs.Report(io.Discard, data); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// FuzzFixes holds the guesses at what a text means to their word: what they
+// say to write is taken.
+func FuzzFixes(f *testing.F) {
+	for _, c := range slips {
+		f.Add(strings.Trim(c.slip, `"'`))
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		told := func(fix string) (string, bool) {
+			w, ok := strings.CutPrefix(fix, "write ")
+			if u, err := strconv.Unquote(w); err == nil {
+				w = u
+			}
+			return w, ok && !strings.Contains(w, ", ") && !strings.Contains(w, " or ") && !strings.Contains(w, " such as ")
+		}
+		if w, ok := told(fixLimit(s)); ok {
+			if _, err := spillgate.ParseLimit(w); err != nil {
+				t.Errorf("limit %q: told to write %q: %v", s, w, err)
+			}
+		}
+		if w, ok := told(fixLifetime(s)); ok {
+			if l, err := spillgate.ParseLimit("1/" + w); err != nil || FormatPeriod(l.Period) != w {
+				t.Errorf("ttl %q: told to write %q: %v", s, w, err)
+			}
+		}
+		if w, ok := told(fixListen(s)); ok && !listenAt(w) {
+			t.Errorf("listen %q: told to write %q", s, w)
+		}
+		if w, ok := told(fixUpstream(s)); ok && !server(w) {
+			t.Errorf("upstream %q: told to write %q", s, w)
+		}
+		if w, ok := told(fixPart(s)); ok {
+			if _, err := policy.ParsePart(w); err != nil {
+				t.Errorf("key %q: told to write %q: %v", s, w, err)
+			}
+		}
+		for _, k := range []policy.Kind{policy.ClientIP, policy.Method, policy.Path, policy.Host} {
+			a := policy.Attribute{Kind: k}
+			if w, ok := told(fixValue(a, s)); ok {
+				if err := valueError(a, w); err != nil {
+					t.Errorf("%s %q: told to write %q: %v", a, s, w, err)
+				}
+			}
 		}
 	})
 }
