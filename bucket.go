@@ -233,12 +233,35 @@ func (m *Meter) settleFlow(s State, now Instant, delta int64) State {
 	if !ok {
 		return State{}
 	}
-	f.ns -= back.ns
-	if f.late += back.part; f.late >= m.den {
-		f.late -= m.den
+	return m.packFlow(f.minus(back, m.den), now)
+}
+
+func (f flow) minus(s span, den uint64) flow {
+	f.ns -= s.ns
+	if f.late += s.part; f.late >= den {
+		f.late -= den
 		f.ns--
 	}
-	return m.packFlow(f, now)
+	return f
+}
+
+// giveBack gives back what a charge still costs. Without it the bucket would
+// have been full at Until less the charge, or later: what was earned since then
+// would have been lost, so it is not given back on top.
+func (m *Meter) giveBack(s State, now Instant, c *Correction) State {
+	back, ok := m.spanOf(-max(c.Delta, -math.MaxInt64))
+	left := int64(c.Until.sub(now))
+	if left <= 0 {
+		return s
+	}
+	f := flowOf(s, now)
+	if !ok || back.ns > left || back.ns == left && back.part > 0 {
+		if f.ns <= left {
+			return State{} // nothing else is missing
+		}
+		back = span{ns: left - 1} // Until is rounded up
+	}
+	return m.packFlow(f.minus(back, m.den), now)
 }
 
 // adoptFlow converts a state of the flow o at now. Used units are carried

@@ -110,6 +110,15 @@ type Decision struct {
 	Slot uint64
 }
 
+// until returns the instant at which the charge of d alone would have been
+// earned back.
+func (d *Decision) until() Instant {
+	if d.ResetAfter == Never {
+		return math.MaxInt64
+	}
+	return Instant(later(int64(d.At), int64(d.ResetAfter)))
+}
+
 // Err returns nil if d allows, or an error that wraps [ErrDenied] and, where
 // it applies, [ErrNeverFits], [ErrCost] or [ErrClosed].
 func (d Decision) Err() error {

@@ -263,6 +263,23 @@ func (l Limit) KeyBytes() int64 {
 	return 0
 }
 
+// Earn returns how long n units take to be earned at the rate of l, rounded
+// down; 0 if n is not above 0, [Never] if that is never or beyond 292 years.
+func (l Limit) Earn(n int64) time.Duration {
+	switch {
+	case n <= 0 || l.Algorithm == Unlimited || l.Algorithm == Concurrency:
+		return 0
+	case l.Rate == 0:
+		return Never
+	}
+	hi, lo := bits.Mul64(uint64(n), uint64(l.Period))
+	if hi >= uint64(l.Rate) {
+		return Never
+	}
+	q, _ := bits.Div64(hi, lo, uint64(l.Rate))
+	return time.Duration(min(q, uint64(Never)))
+}
+
 // String returns l in the grammar of [ParseLimit].
 func (l Limit) String() string {
 	var b strings.Builder

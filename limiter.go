@@ -233,7 +233,7 @@ func (l *Limiter) settle(tag uint64, d Decision, delta int64) {
 		return
 	}
 	m := l.meter.Load()
-	b.settle(tag, &Correction{Meter: m, Delta: delta, At: d.At, Slot: d.Slot, Overflow: d.Overflow}, l.now(m))
+	b.settle(tag, &Correction{Meter: m, Delta: delta, At: d.At, Slot: d.Slot, Until: d.until(), Overflow: d.Overflow}, l.now(m))
 }
 
 // GiveBack gives a charge back, as when a password was right: [Limiter.Spent]

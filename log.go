@@ -177,11 +177,18 @@ func (l *logState) grow() {
 func (l *logState) settle(m *Meter, now, taken Instant, delta int64) {
 	now, taken = m.within(now), m.within(taken)
 	l.settleTo(m, now)
+	i := l.first(func(e *logEntry) bool { return e.at >= taken })
 	if delta > 0 {
-		l.add(now, min(delta, max(0, partMask-l.used()))) // debt saturates
+		more := min(delta, max(0, partMask-l.used())) // debt saturates
+		if i == l.n || l.entry(i).at != taken {
+			l.add(now, more)
+			return
+		}
+		for k := i; k < l.n; k++ { // part of that charge, and given back with it
+			l.entry(k).total += more
+		}
 		return
 	}
-	i := l.first(func(e *logEntry) bool { return e.at >= taken })
 	if i == l.n || l.entry(i).at != taken {
 		return
 	}

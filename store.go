@@ -58,6 +58,12 @@ type Correction struct {
 	// freed by a Delta of -1.
 	At   Instant
 	Slot uint64
+	// Until is the instant at which the charge alone would have been earned
+	// back: At + ResetAfter of its decision. A bucket gives back no more than is
+	// missing of that, since what was earned meanwhile is there already: a
+	// charge that is given back late must not fill a bucket a second time. Zero
+	// means that it is not known, and all is given back.
+	Until Instant
 	// Overflow is that of the charge's [Decision].
 	Overflow bool
 }

@@ -195,6 +195,7 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if d := v.Delay(); d > 0 && !wait(r.Context(), d) {
 		p.settled(v.GiveBack())
+		v.Done()
 		x.free()
 		p.gone(w, r)
 		return
@@ -233,9 +234,14 @@ func (p *policed) serve(w http.ResponseWriter, r *http.Request, v *policy.Verdic
 	rec, w := record(w)
 	returned := false
 	defer func() {
-		outcome := "error" // a panic, which goes on
-		if returned {
+		var outcome string
+		switch {
+		case returned || rec.status != 0: // a client that saw its answer and left had it
 			outcome = rec.outcome()
+		case r.Context().Err() != nil:
+			outcome = policy.Aborted
+		default:
+			outcome = "error" // a panic, which goes on
 		}
 		p.settled(v.Ended(outcome))
 		v.Done()

@@ -239,6 +239,10 @@ func TestSpentReplacesTheEstimate(t *testing.T) {
 	if got := left(); got != 600 {
 		t.Errorf("%d left after the truth rose to 400, want 600", got)
 	}
+	v.Spent("tokens", 100)
+	if got := left(); got != 900 {
+		t.Errorf("%d left after the truth fell to 100, want 900", got)
+	}
 	v.Spent("tokens", 2000)
 	if got := left(); got != 0 {
 		t.Errorf("%d left in debt, want 0", got)
@@ -254,6 +258,99 @@ func TestSpentReplacesTheEstimate(t *testing.T) {
 	}
 	if v.Of("requests").Decision.Taken != 1 {
 		t.Error("a token settle touched the requests")
+	}
+}
+
+// Tries that are held open and given back late must not fill the bucket a
+// second time.
+func TestLateGiveBacksAreNotEarnedTwice(t *testing.T) {
+	r := testRule(t, "password", "1/s burst 5")
+	r.Failures = []string{"401"}
+	e := testEngine(t, r)
+	var held []Verdict
+	for i := range 25 {
+		v := decide(e, time.Duration(i)*time.Second, nil)
+		if !v.Allowed {
+			t.Fatal("one a second was refused")
+		}
+		held = append(held, v)
+	}
+	const now = 30 * time.Second
+	failed := 0
+	for i := -1; i < len(held); i++ {
+		if i >= 0 {
+			held[i].at = start.Add(now)
+			held[i].Ended("200")
+		}
+		for {
+			v := decide(e, now, nil)
+			if !v.Allowed {
+				break
+			}
+			v.Ended("401")
+			failed++
+		}
+	}
+	if failed != 5 {
+		t.Errorf("%d failures at one instant, burst 5", failed)
+	}
+}
+
+func TestWhoLeavesHasTried(t *testing.T) {
+	r := testRule(t, "password", "1/h burst 2")
+	r.Failures = []string{"401"}
+	e := testEngine(t, r)
+	for i := range 3 {
+		v := decide(e, 0, nil)
+		if v.Allowed != (i < 2) {
+			t.Fatalf("try %d: allowed %v", i+1, v.Allowed)
+		}
+		v.Ended(Aborted)
+	}
+}
+
+func TestSlotsAreHeldUntilDone(t *testing.T) {
+	e := testEngine(t, testRule(t, "slots", "1 at once"))
+	v := decide(e, 0, nil)
+	v.GiveBack()
+	v.Spent(Requests, 0)
+	v.Ended("200")
+	if other := decide(e, 0, nil); other.Allowed {
+		t.Error("a slot was freed by who is still inside")
+	}
+	v.Done()
+	v.Done()
+	if other := decide(e, 0, nil); !other.Allowed {
+		t.Error("a slot was not freed by Done")
+	}
+}
+
+func TestZeroVerdicts(t *testing.T) {
+	var none *Verdict
+	zero := &Verdict{}
+	for _, v := range []*Verdict{none, zero} {
+		v.Done()
+		v.Ended("200")
+		v.Of("x")
+		v.Refusing()
+		v.RetryAfter()
+		v.Delay()
+	}
+	if none.Err() != nil || !errors.Is(zero.Err(), spillgate.ErrDenied) {
+		t.Errorf("%v, %v", none.Err(), zero.Err())
+	}
+}
+
+func TestTooManyRulesForOneRequest(t *testing.T) {
+	var rules []Rule
+	for i := range spillgate.MaxCharges + 1 {
+		rules = append(rules, testRule(t, fmt.Sprint("r", i), "1/s"))
+	}
+	if _, err := Compile(rules); !errors.Is(err, ErrRule) || !strings.Contains(err.Error(), "at most 256") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := Compile(rules[1:]); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -135,6 +135,7 @@ func Compile(rules []Rule) (*Policy, error) {
 	if len(rules) > MaxRules {
 		return nil, fmt.Errorf("policy: %w: %d rules; at most %d", ErrRule, len(rules), MaxRules)
 	}
+	everywhere := 0
 	seen := map[string]int{}
 	for i := range p.plain {
 		r := &p.plain[i]
@@ -145,6 +146,11 @@ func Compile(rules []Rule) (*Policy, error) {
 			bad("name", fmt.Errorf("used by rule %d already; a rule is known by its name, so give each its own", first+1))
 		}
 		seen[r.Name] = i
+		if len(r.Match) == 0 {
+			if everywhere++; everywhere == spillgate.MaxCharges+1 {
+				bad("match", fmt.Errorf("missing, as in %d rules before: at most %d can apply to one request", everywhere-1, spillgate.MaxCharges))
+			}
+		}
 		p.rules = append(p.rules, r.compile(bad))
 	}
 	p.companions(func(i int, err error) {
@@ -269,6 +275,9 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // failed reports whether outcome is one of the rule's failures.
 func (r *Rule) failed(outcome string) bool {
+	if outcome == Aborted {
+		return true
+	}
 	for _, f := range r.Failures {
 		if f == outcome || len(f) == 3 && f[1:] == "xx" && len(outcome) == 3 && f[0] == outcome[0] {
 			return true

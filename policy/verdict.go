@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -164,6 +165,9 @@ func (v *Verdict) Err() error {
 		return v.err
 	}
 	o := v.Refusing()
+	if o == nil {
+		return fmt.Errorf("policy: %w: nothing was decided", spillgate.ErrDenied)
+	}
 	return &DeniedError{Rule: o.Rule.Name, RetryAfter: v.RetryAfter(), err: o.Decision.Err()}
 }
 
@@ -206,7 +210,7 @@ func (v *Verdict) Spent(unit string, actual int64) error {
 	if !slices.ContainsFunc(v.engine.policy.plain, func(r Rule) bool { return r.unit() == unit }) {
 		return fmt.Errorf("policy: %w: no rule counts %q", ErrRule, unit)
 	}
-	return v.settle(func(o *Outcome) bool { return o.Rule.unit() == unit }, actual)
+	return v.settle(func(o *Outcome) bool { return o.Rule.unit() == unit }, actual, false)
 }
 
 // GiveBack returns what this request was charged by the rules of these names,
@@ -221,38 +225,59 @@ func (v *Verdict) GiveBack(rules ...string) error {
 			return fmt.Errorf("policy: %w: there is no rule %q", ErrRule, name)
 		}
 	}
-	return v.settle(func(o *Outcome) bool { return len(rules) == 0 || slices.Contains(rules, o.Rule.Name) }, 0)
+	return v.settle(func(o *Outcome) bool { return len(rules) == 0 || slices.Contains(rules, o.Rule.Name) }, 0, false)
 }
 
+// Aborted is the outcome of a request whose client went away before there was
+// an answer. It counts as a failure of every rule: else a client could take
+// its tries back by leaving.
+const Aborted = "aborted"
+
 // Ended says how the request ended: an HTTP status ("200"), a gRPC code
-// ("OK") or "error". Rules that count only failures give their charge back
+// ("OK"), "error" or [Aborted]. Rules that count only failures give their charge back
 // unless it is one of theirs. A front calls it; a handler that called
 // [Verdict.Spent] or [Verdict.GiveBack] before has settled already. The error
 // is the store's.
 func (v *Verdict) Ended(outcome string) error {
 	return v.settle(func(o *Outcome) bool {
 		return len(o.Rule.Failures) > 0 && o.charged > 0 && !o.Rule.failed(outcome)
-	}, 0)
+	}, 0, false)
 }
 
 // Done says that the work is over: it frees the slots that the request holds.
 // What was charged otherwise stands.
 func (v *Verdict) Done() {
 	// The store heals slots by their expiry, so a fault here loses nothing.
-	_ = v.settle(func(o *Outcome) bool { return o.Decision.Slot != 0 }, 0)
+	_ = v.settle(func(*Outcome) bool { return true }, 0, true)
+}
+
+// until returns when what stands charged alone would have been earned back.
+func (e *Engine) until(o *Outcome) spillgate.Instant {
+	d := &o.Decision
+	more := e.meter(o).Limit().Earn(o.charged - d.Taken) // settled up since
+	for _, wait := range [2]time.Duration{d.ResetAfter, more} {
+		if wait == spillgate.Never {
+			return math.MaxInt64
+		}
+	}
+	if at := d.At + spillgate.Instant(d.ResetAfter) + spillgate.Instant(more); at >= d.At {
+		return at
+	}
+	return math.MaxInt64
 }
 
 // settle corrects the charges of the chosen rules to actual units.
-func (v *Verdict) settle(which func(*Outcome) bool, actual int64) error {
+// Slots are held until the work is over, so only [Verdict.Done] settles them.
+func (v *Verdict) settle(which func(*Outcome) bool, actual int64, slots bool) error {
 	var err error
 	for i := range v.Len() {
 		o := v.Outcome(i)
-		if o.from == fromNowhere || o.Peeked || !o.Decision.Allowed || !v.Allowed || actual == o.charged || !which(o) {
+		if o.from == fromNowhere || o.Peeked || !o.Decision.Allowed || !v.Allowed || actual == o.charged || slots != v.engine.holds(o) || !which(o) {
 			continue
 		}
 		cs := [1]spillgate.Correction{{
 			Space: v.engine.spaces[o.index], Key: o.key, Meter: v.engine.meter(o), Delta: actual - o.charged,
-			At: o.Decision.At, Slot: o.Decision.Slot, Overflow: o.Decision.Overflow,
+			At: o.Decision.At, Slot: o.Decision.Slot, Until: v.engine.until(o), Overflow: o.Decision.Overflow,
 		}}
 		// The context of a request is often over when its work is; a
 		// correction is sent all the same, under the store's own budget.
@@ -271,6 +296,11 @@ func (e *Engine) meter(o *Outcome) *spillgate.Meter {
 		return e.shares[o.index]
 	}
 	return e.policy.rules[o.index].meter
+}
+
+// holds reports whether an outcome holds slots.
+func (e *Engine) holds(o *Outcome) bool {
+	return e.meter(o).Limit().Algorithm == spillgate.Concurrency
 }
 
 type contextKey struct{}

@@ -1,0 +1,47 @@
+package spillgate
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestEarn(t *testing.T) {
+	for _, tt := range []struct {
+		limit string
+		n     int64
+		want  time.Duration
+	}{
+		{"10/s burst 1", 1, 100 * time.Millisecond}, {"3/s", 1, 333333333}, {"3/s", 3, time.Second}, {"1/h queue 1", 2, 2 * time.Hour},
+		{"1/s", 0, 0}, {"1/s", -1, 0}, {"0/s burst 1", 1, Never}, {"1/h", 1 << 62, Never}, {"5/s fixed", 1, 200 * time.Millisecond}, {"unlimited", 1, 0},
+	} {
+		l, err := ParseLimit(tt.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Earn(tt.n); got != tt.want {
+			t.Errorf("%s: %d take %s, want %s", tt.limit, tt.n, got, tt.want)
+		}
+	}
+}
+
+// What is settled up and down again leaves what the truth would have left.
+func TestSpentUpAndDown(t *testing.T) {
+	for _, limit := range []string{"10/h fixed", "10/h sliding", "10/h log"} {
+		for _, up := range []int64{5, 30} {
+			synctest.Test(t, func(t *testing.T) {
+				l := Must(limit)
+				defer l.Close()
+				d := l.Take("k", 1)
+				time.Sleep(time.Second)
+				l.Spent("k", d, up)
+				d.Taken = up
+				time.Sleep(time.Second)
+				l.Spent("k", d, 1)
+				if left := l.Peek("k").Remaining; left != 9 {
+					t.Errorf("%s: 1, then %d, then 1 used: %d left, want 9", limit, up, left)
+				}
+			})
+		}
+	}
+}
