@@ -285,6 +285,9 @@ func fromFile(path string, read func(io.Reader) error) error {
 }
 
 func toFile(path string, write func(io.Writer) error) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("spillgate: %w: %s is there and is no file; a snapshot takes the place of what it is written to", ErrSnapshot, path)
+	}
 	dir, name := filepath.Split(path)
 	if dir == "" {
 		dir = "."

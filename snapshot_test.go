@@ -512,3 +512,15 @@ func TestSnapshotUnderLoad(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+func TestSnapshotReplacesNothingButAFile(t *testing.T) {
+	l := Must("1/s")
+	defer l.Close()
+	dir := t.TempDir()
+	if err := l.SnapshotFile(dir); !errors.Is(err, ErrSnapshot) {
+		t.Errorf("a folder: %v", err)
+	}
+	if err := l.SnapshotFile(filepath.Join(dir, "state")); err != nil {
+		t.Error(err)
+	}
+}
