@@ -82,6 +82,8 @@ func (d *decoder) ruleError(wrong *policy.RuleError, doc *document) {
 		fix = fmt.Sprintf("write %d, the most, or limit: %s", r.Limit.Cap(), larger)
 	case wrong.Field == "cost":
 		fix = fmt.Sprintf("write %d, the most, or a larger limit", r.Limit.Cap())
+	case wrong.Field == "match" && m.values["match"] == nil:
+		fix = "add a match that says which requests the rule is for"
 	case wrong.Field == "name" && r.Name == "":
 		fix = "add a name, such as name: " + doc.free("rule")
 	case wrong.Field == "name":

@@ -2,11 +2,14 @@ package policyfile
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillgate/spillgate"
 )
 
 // slips are what people write at first, the place where it stands (%s), and
@@ -212,5 +215,18 @@ func TestBeyondGateway(t *testing.T) {
 	f, err = Parse("x", []byte("rules: [{name: a, limit: 10/s, key: client.ip}]"))
 	if err != nil || f.BeyondGateway() != nil {
 		t.Errorf("by address: %v, %v", err, f.BeyondGateway())
+	}
+}
+
+func TestTooManyRulesForOneRequest(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("rules:\n")
+	for i := range spillgate.MaxCharges + 2 {
+		fmt.Fprintf(&text, "- {name: r%d, limit: 1/s}\n", i)
+	}
+	_, err := Parse("x", []byte(text.String()))
+	var errs Errors
+	if !errors.As(err, &errs) || len(errs) != 1 || errs[0].Line != spillgate.MaxCharges+2 || !strings.HasPrefix(errs[0].Fix, "add a match") {
+		t.Errorf("error %v, want one in line %d", err, spillgate.MaxCharges+2)
 	}
 }
