@@ -38,6 +38,9 @@
 // registers: quota-exceeded, with the names of the violated policies, or
 // temporary-reduced-capacity. It carries an id that the log line has too.
 //
+// A refusal does not wait for the request's body. If that has not come whole
+// within a tenth of a second, the connection ends with the answer ([Unread]).
+//
 // # Inside the handler
 //
 // [policy.FromContext] gives the verdict under which a request runs: how much

@@ -121,6 +121,7 @@ func undecided(ctx context.Context, err error) *refusal {
 // charged is given back already.
 func (s *shared) gone(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
+		Unread(w, r)
 		w.WriteHeader(statusGone)
 		return
 	}
@@ -148,7 +149,11 @@ func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *refusal, ts [
 	if f.RetryAfter > 0 && f.RetryAfter != spillgate.Never {
 		f.fields.retry(h, f.RetryAfter)
 	}
+	whole := Unread(w, r)
 	if s.denied != nil {
+		if !whole { // the context of the connection ended with the reading
+			r = r.WithContext(context.WithoutCancel(r.Context()))
+		}
 		s.denied(w, r, f.Refusal)
 		return
 	}
