@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,6 +74,7 @@ type Gateway struct {
 	transport *http.Transport
 	client    *clientip.Resolver
 	upstream  *url.URL
+	based     bool // the upstream's own path is more than "/"
 	timeouts  Timeouts
 	logger    *slog.Logger
 	faults    sampler
@@ -108,7 +110,7 @@ func New(c Config) (*Gateway, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	g := &Gateway{client: c.Client, upstream: u, timeouts: c.Timeouts.filled(), logger: c.Logger}
+	g := &Gateway{client: c.Client, upstream: u, based: strings.Trim(u.Path, "/") != "", timeouts: c.Timeouts.filled(), logger: c.Logger}
 	g.transport = &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: g.timeouts.Dial}).DialContext,
 		TLSHandshakeTimeout: g.timeouts.Dial,
@@ -127,12 +129,13 @@ func New(c Config) (*Gateway, error) {
 		ReadBufferSize:         connBuffer,
 	}
 	g.proxy = &httputil.ReverseProxy{
-		Rewrite:       g.rewrite,
-		Transport:     g.transport,
-		FlushInterval: flushAfter,
-		BufferPool:    &buffers{},
-		ErrorHandler:  g.fault,
-		ErrorLog:      slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
+		Rewrite:        g.rewrite,
+		Transport:      g.transport,
+		FlushInterval:  flushAfter,
+		BufferPool:     &buffers{},
+		ModifyResponse: check,
+		ErrorHandler:   g.fault,
+		ErrorLog:       slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
 	g.handler = httplimit.Policy(c.Engine,
 		httplimit.TrustedProxies(c.Client),

@@ -1,16 +1,20 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillgate/spillgate/httplimit"
@@ -21,11 +25,20 @@ import (
 func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
-		problem(w, r, http.StatusNotImplemented, "this gateway is no tunnel")
+		refuse(w, r, http.StatusNotImplemented, "this gateway is no tunnel")
 		return
 	case r.ProtoMajor != 1: // the preface of HTTP/2, which net/http passes on
 		w.Header().Set("Connection", "close")
-		problem(w, r, http.StatusHTTPVersionNotSupported, "this gateway speaks HTTP/1.1")
+		refuse(w, r, http.StatusHTTPVersionNotSupported, "this gateway speaks HTTP/1.1")
+		return
+	case r.URL.Opaque != "":
+		// "x:http://host/login" would be sent as it is, and the upstream might
+		// read another path in it than the rules did.
+		refuse(w, r, http.StatusBadRequest, "the request's target has no path")
+		return
+	case g.based && climbs(r.URL.Path):
+		// "/../base/login" is /base/login for the rules and /login below base.
+		refuse(w, r, http.StatusBadRequest, `the request's path has a ".." segment`)
 		return
 	}
 	if !mayUpgrade(r.Header["Upgrade"]) {
@@ -40,7 +53,44 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) {
 		// would first wait for the rest of the body.
 		_ = up.client.EnableFullDuplex()
 	}
-	g.proxy.ServeHTTP(&answer{ResponseWriter: w, own: ownFields(w.Header()), upload: up}, r)
+	a := &answer{ResponseWriter: w, own: ownFields(w.Header()), upload: up}
+	g.proxy.ServeHTTP(a, r)
+	if up != nil && !a.hijacked {
+		up.finish(w, r)
+	}
+}
+
+// climbs reports whether a decoded path has a segment that some server takes
+// for "..": between slashes or backslashes, with or without parameters.
+func climbs(path string) bool {
+	for seg := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == '\\' }) {
+		if seg, _, _ = strings.Cut(seg, ";"); seg == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse answers a request that the gateway itself doesn't pass on.
+func refuse(w http.ResponseWriter, r *http.Request, status int, title string) {
+	httplimit.Unread(w, r)
+	problem(w, r, status, title)
+}
+
+// check refuses an answer that can't be passed on, and keeps the names of
+// fields from being announced as trailers, too: net/http would then send the
+// field again as a trailer. What comes under such a name after the body is
+// passed on nevertheless, unannounced.
+func check(resp *http.Response) error {
+	if resp.StatusCode < 100 {
+		return fmt.Errorf("upstream answered with status %03d", resp.StatusCode)
+	}
+	for name := range resp.Trailer {
+		if resp.Header[name] != nil || slices.Contains(rateLimitFields[:], name) {
+			delete(resp.Trailer, name)
+		}
+	}
+	return nil
 }
 
 // mayUpgrade reports whether a protocol that a client wants to switch to may
@@ -172,6 +222,8 @@ type upload struct {
 
 	reading sync.Mutex // held by Read
 	err     error      // why a read failed
+	whole   atomic.Bool
+	broken  atomic.Bool // err is not nil
 }
 
 // An uploadError is a client's fault.
@@ -184,16 +236,40 @@ func (e *uploadError) Unwrap() error { return e.err }
 func (u *upload) Read(p []byte) (int, error) {
 	u.reading.Lock()
 	defer u.reading.Unlock()
+	if u.err != nil {
+		return 0, u.err
+	}
 	u.deadline(time.Now().Add(u.stall))
 	n, err := u.ReadCloser.Read(p)
 	switch {
 	case err == io.EOF:
+		u.whole.Store(true)
 		u.deadline(time.Time{}) // from here on the upstream may take its time
 	case err != nil:
 		err = &uploadError{err}
 		u.err = err
+		u.broken.Store(true)
 	}
 	return n, err
+}
+
+// finish sees to it that what is left of the body of an answered request is
+// not taken for the next one: in full duplex net/http doesn't.
+func (u *upload) finish(w http.ResponseWriter, r *http.Request) {
+	u.end()
+	if u.whole.Load() || !u.broken.Load() && httplimit.Unread(w, r) {
+		return
+	}
+	for {
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w = inner.Unwrap()
+	}
+	// The header may be out. A MaxBytesReader beyond its limit still tells the
+	// server to close the connection.
+	_, _ = io.ReadAll(http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0))
 }
 
 // failure returns why the body could not be read, nil if it could. A read
@@ -228,6 +304,8 @@ type answer struct {
 	own  [2][]string // the RateLimit fields, which stand in the header already
 	lost bool        // the proxy cleared them with an interim answer's
 
+	hijacked bool // the connection switched to another protocol
+
 	upload *upload // the request's body, if it has one
 }
 
@@ -243,6 +321,13 @@ func ownFields(h http.Header) (own [2][]string) {
 
 // Unwrap leads [http.ResponseController] to the rest.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// Hijack hands the connection over.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, b, err := http.NewResponseController(a.ResponseWriter).Hijack()
+	a.hijacked = err == nil
+	return c, b, err
+}
 
 // WriteHeader keeps interim answers (103 Early Hints) free of fields that are
 // about the final one, and keeps net/http from guessing a Content-Type where
