@@ -61,7 +61,7 @@ func talk(t *testing.T, h http.Handler, pieces ...string) (x conversation) {
 		defer close(written)
 		for i, piece := range pieces {
 			if i > 0 {
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 			}
 			if _, err := io.WriteString(client, piece); err != nil {
 				return // the server hung up
