@@ -2,6 +2,7 @@ package spillgate
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -274,5 +275,26 @@ func TestKeptStatesAllocateNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(1000, request); n != 0 {
 		t.Errorf("%v allocations a request", n)
+	}
+}
+
+// One key counted as a log and as a bucket in one request has no state to take
+// back: it is an error, and nothing is charged.
+func TestOneKeyOfTwoKindsIsRefused(t *testing.T) {
+	mem := NewMemory()
+	defer mem.Close()
+	sp, err := NewSpace("s", SpaceOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	charge := func(limit string) Charge {
+		return Charge{Space: sp, Key: Key{1 << 40}, Meter: meterOfText(t, limit), Ask: Ask{N: 1}}
+	}
+	cs := []Charge{charge("5/h log"), charge("5/h burst 5")}
+	if err := mem.Take(context.Background(), time.Unix(1, 0), cs, make([]Decision, 2)); !errors.Is(err, ErrCharge) {
+		t.Errorf("error %v", err)
+	}
+	if d := takeAll(t, mem, Instant(time.Second), charge("5/h log"))[0]; d.Remaining != 4 {
+		t.Errorf("%d left: the refused request was charged", d.Remaining)
 	}
 }

@@ -129,6 +129,10 @@ func (m *Memory) add(c *call, cs []Charge, i int) error {
 		if p.tag != tag || p.b != b || p.kind == inNone {
 			continue
 		}
+		if a := g.Meter.limit.Algorithm; a != p.m.limit.Algorithm && a != Unlimited && (p.m.keeps || g.Meter.keeps) {
+			return fmt.Errorf("spillgate: %w: charge %d of %q: one key counted as a %s and as a %s in one space: give each a space of its own",
+				ErrCharge, i, g.Space.name, p.m.limit.Algorithm, a)
+		}
 		if p.m == g.Meter && p.trial == g.Trial {
 			p.ask = p.ask.plus(g.Ask)
 			c.parts[p.root].wants = c.parts[p.root].wants || g.N > 0

@@ -133,7 +133,7 @@ func ourRatios() []ratio {
 		{"uniform: spillgate / best peer of equal promise", us(uniform), bestPeer(uniform), 0.5, 1, false},
 		{"uniform: spillgate / mutex map", us(uniform), ns(mutexMap, uniform), 0.167, 0.5, false},
 		{"Zipf: spillgate / least table", us(zipf), floor(zipf), 1.3, 2.6, false},
-		{"flood at the cap: spillgate / least table", us(flood), floor(flood), 1.3, 2.6, false},
+		{"flood at the cap: spillgate / least table", us(flood), floor(flood), 1.3, 4, false},
 		{"bytes a key at the cap", weight(ourAllow, atCap), number(1), 32, 40, false},
 		{"bytes a key while growing", weight(ourAllow, whileGrowing), number(1), 48, 60, false},
 		{"bytes for each key beyond the cap", weight(ourAllow, forMore), number(1), 0, 0.01, false},
