@@ -22,7 +22,8 @@ var mutants = []mutant{
 	{"64 bits for cost times period", "bucket.go", "hi, lo := bits.Mul64(uint64(n), m.num)", "hi, lo := uint64(0), uint64(n)*m.num"},
 	{"64 bits for time times rate", "bucket.go", "hi, lo := bits.Mul64(uint64(s.ns), m.den)", "hi, lo := uint64(0), uint64(s.ns)*m.den"},
 	{"debt wraps around", "bucket.go", "if q >= uint64(farthest) {", "if q > math.MaxUint64-1 {"},
-	{"what is given back is lost", "bucket.go", "f.ns -= back.ns", "_ = back.ns"},
+	{"what is given back is lost", "bucket.go", "func (f flow) minus(s span, den uint64) flow {\n\tf.ns -= s.ns", "func (f flow) minus(s span, den uint64) flow {"},
+	{"what was earned meanwhile is given back on top", "take.go", "if c.Until != 0 && c.Delta < 0 && m.den != 0 {", "if false {"},
 	{"a raised burst is a present", "bucket.go", "lo, c = bits.Add64(lo, l, 0)\n\t\t\thi, _ = bits.Add64(hi, h, c)", "_, _, _ = l, h, c"},
 	{"fill is ignored", "bucket.go", "if raised && m.limit.OnRaise == Fill {", "if false {"},
 	{"a change rounds down", "meter.go", "if r != 0 {\n\t\tvar c uint64", "if false {\n\t\tvar c uint64"},
@@ -50,7 +51,7 @@ var mutants = []mutant{
 	// Logs and slots.
 	{"an admission stays in view a nanosecond longer", "log.go", "gone := l.first(func(e *logEntry) bool { return e.at > until })", "gone := max(1, l.first(func(e *logEntry) bool { return e.at >= until }))"},
 	{"admissions of two instants are one", "log.go", "if last.at >= now ||", "if last.at+1 >= now ||"},
-	{"given back to the nearest admission", "log.go", "if i == l.n || l.entry(i).at != taken {", "if i == l.n {"},
+	{"given back to the nearest admission", "log.go", "if i == l.n || l.entry(i).at != taken {\n\t\treturn", "if i == l.n {\n\t\treturn"},
 	{"a log that grows loses its end", "log.go", "copy(ring[k:], l.ring[:l.head])", "_ = ring[k:]"},
 	{"a slot is freed by who held it before", "slots.go", "l.places[i].id != slot", "l.places[i].id == 0"},
 	{"a lost holder is healed a nanosecond late", "slots.go", "l.at(l.oldest).since <= until", "l.at(l.oldest).since < until"},
