@@ -45,3 +45,42 @@ func TestSpentUpAndDown(t *testing.T) {
 		}
 	}
 }
+
+// What is given back late was earned again meanwhile, if the bucket was full:
+// it must not fill the bucket a second time.
+func TestLateGiveBackIsNotEarnedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := Must("1/s burst 5")
+		defer l.Close()
+		var held []Decision
+		for range 5 {
+			held = append(held, l.Take("k", 1))
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		l.Take("k", 5)
+		for _, d := range held {
+			l.GiveBack("k", d)
+		}
+		if left := l.Peek("k").Remaining; left != 0 {
+			t.Errorf("%d left, want none", left)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l := Must("1/10s burst 10")
+		defer l.Close()
+		d := l.Take("k", 1)
+		time.Sleep(100 * time.Millisecond)
+		l.GiveBack("k", d)
+		if left := l.Peek("k").Remaining; left != 10 {
+			t.Errorf("%d left after a prompt give-back, want all 10", left)
+		}
+		l.Take("k", 5)
+		d = l.Take("k", 1)
+		time.Sleep(20 * time.Second) // not full in between: it costs what it did
+		l.GiveBack("k", d)
+		if left := l.Peek("k").Remaining; left != 7 {
+			t.Errorf("%d left, want 10 - 5 + 2", left)
+		}
+	})
+}
