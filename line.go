@@ -3,6 +3,7 @@ package spillgate
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,17 +132,12 @@ func (ln *line) join(w *waiter) error {
 // instant of that, and the one from which on w may act. It steps through the
 // whole queue only when what it knew of its end is void.
 func (ln *line) project(q *queue, b *binding, m *Meter, now Instant, w *waiter) (State, Instant, Instant) {
-	if m.keeps {
-		sum := w.n
-		for o := q.head; o != nil; o = o.next {
-			sum = later(sum, o.n)
-		}
-		if m.limit.Algorithm == Concurrency {
-			sum = 0
-		}
-		d := b.look(w.tag, m, now, min(sum, m.most))
-		at := Instant(later(int64(now), int64(d.RetryAfter)))
+	switch m.limit.Algorithm {
+	case SlidingLog:
+		at := ln.throughLog(q, b, m, now, w)
 		return State{}, at, at
+	case Concurrency:
+		return State{}, now, now // nobody knows
 	}
 	s, at := q.after, max(q.at, now)
 	if !q.known {
@@ -162,12 +158,42 @@ func (ln *line) through(q *queue, b *binding, m *Meter, now Instant) (State, Ins
 	return s, at
 }
 
+// throughLog is through for a log, on a copy of it; w, if not nil, comes last.
+func (ln *line) throughLog(q *queue, b *binding, m *Meter, now Instant, w *waiter) Instant {
+	var l logState
+	b.with(q.tag, m, &now, func(s State, _ bool) {
+		if o := b.keeper.of(b.space, s, m, now); o != nil && o.log != nil {
+			l = *o.log
+			l.ring = slices.Clone(l.ring)
+		}
+	})
+	serve := func(o *waiter) {
+		d := l.ask(m, now, Ask{N: o.n})
+		if !d.Allowed && d.RetryAfter != Never {
+			now = Instant(later(int64(d.At), int64(d.RetryAfter)))
+			d = l.ask(m, now, Ask{N: o.n})
+		}
+		l.commit(m, d)
+		o.expected = now
+	}
+	for o := q.head; o != nil; o = o.next {
+		serve(o)
+	}
+	if w != nil {
+		serve(w)
+	}
+	return now
+}
+
 // expect brings up to date when w, who stands in line, is expected to be
 // served.
 func (ln *line) expect(w *waiter, now Instant) {
 	m := w.limiter.meter.Load()
 	q := ln.queues[w.tag]
 	b, err := w.limiter.memory.bind(w.limiter.space)
+	if m.limit.Algorithm == SlidingLog && err == nil {
+		ln.throughLog(q, b, m, now, nil)
+	}
 	if q.known || m.keeps || err != nil {
 		return
 	}

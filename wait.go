@@ -41,8 +41,8 @@ func (e *DeadlineError) Unwrap() error { return context.DeadlineExceeded }
 //
 // The decision returned is that of the charge, for [Limiter.Spent] and
 // [Limiter.GiveBack]; a slot of a [Concurrency] limit is freed by the latter.
-// Nobody knows when slots are given back, so a deadline that can't be met shows
-// only when it comes; so it does in a [SlidingLog] behind other calls that wait.
+// Nobody knows when slots are given back, so there a deadline that can't be met
+// is found out only when it comes.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (Decision, error) {
 	if err := ctx.Err(); err != nil {
 		return Decision{}, err

@@ -79,6 +79,31 @@ func TestB009DeadlineThatCantBeMet(t *testing.T) {
 	})
 }
 
+func TestDeadlineBehindOthers(t *testing.T) {
+	for _, limit := range []string{"2/10s fixed", "2/10s log", "2/10s burst 2"} {
+		bubble(t, limit, func(t *testing.T, l *Limiter) {
+			<-time.After(time.Duration(10e9 - time.Now().UnixNano()%10e9)) // windows begin now
+			l.Take("k", 2)
+			go func() { _, _ = l.Wait(context.Background(), "k", 2) }()
+			synctest.Wait()
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), 14*time.Second)
+			defer cancel()
+			if _, err := l.Wait(ctx, "k", 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 0 {
+				t.Errorf("%s: %v after %s", limit, err, time.Since(start))
+			}
+			r, err := l.Reserve("k", 1)
+			want := 20 * time.Second
+			if limit == "2/10s burst 2" {
+				want = 15 * time.Second
+			}
+			if err != nil || r.Delay() != want {
+				t.Errorf("%s: delay %s, %v; want %s", limit, r.Delay(), err, want)
+			}
+		})
+	}
+}
+
 func TestB013WaitWithCancelledContext(t *testing.T) {
 	bubble(t, "1/s burst 1", func(t *testing.T, l *Limiter) {
 		ctx, cancel := context.WithCancel(context.Background())
