@@ -62,7 +62,8 @@ type Correction struct {
 	// back: At + ResetAfter of its decision. A bucket gives back no more than is
 	// missing of that, since what was earned meanwhile is there already: a
 	// charge that is given back late must not fill a bucket a second time. Zero
-	// means that it is not known, and all is given back.
+	// means that it is not known, and all is given back; so it is in a space
+	// whose limit was changed.
 	Until Instant
 	// Overflow is that of the charge's [Decision].
 	Overflow bool
