@@ -412,3 +412,17 @@ func TestTooManyWaiting(t *testing.T) {
 		}
 	})
 }
+
+// Who gives up while its own units leave one by one has paid nothing.
+func TestGivingUpInOnesOwnDelay(t *testing.T) {
+	bubble(t, "1/s queue 3", func(t *testing.T, l *Limiter) {
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := l.Wait(ctx, "k", 3); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+		if left := l.Peek("k").Remaining; left != 4 {
+			t.Errorf("%d left, want 4", left)
+		}
+	})
+}
