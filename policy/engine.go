@@ -166,7 +166,7 @@ func (e *Engine) DecideInto(ctx context.Context, v *Verdict, attrs Attributes, o
 		}
 	}
 	s := e.scratch.Get().(*scratch)
-	s.begin(attrs)
+	s.begin(attrs, e.policy.slots)
 	if e.collect(v, s, opts) && len(s.charges) > 0 {
 		e.take(ctx, v, s)
 	}
@@ -178,7 +178,8 @@ func (e *Engine) DecideInto(ctx context.Context, v *Verdict, attrs Attributes, o
 // collect turns the rules that match into charges. It reports false if a rule
 // refuses by itself, so that nothing is left to ask.
 func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
-	for i := range e.policy.rules {
+	found := e.policy.index.find(&s.request)
+	for i := nextRule(found, 0); i >= 0; i = nextRule(found, i+1) {
 		r := &e.policy.rules[i]
 		peeked := len(r.peek) > 0 && s.meets(r.peek, true)
 		if !peeked && !s.meets(r.match, false) {

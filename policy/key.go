@@ -106,22 +106,14 @@ type request struct {
 	addr  netip.Addr // of the client, once asked for
 	asked bool
 
-	paths    []byte // the readings of the path, once asked for
-	pathRead bool
-	hasPath  bool
+	cache cache
+	found []uint64 // the rules that may apply
 }
 
-// begin makes r ready for another request.
-func (r *request) begin(attrs Attributes) { r.attrs, r.asked, r.pathRead = attrs, false, false }
-
-// path returns the readings of the path, in the form of [AppendPath]. Rules ask
-// for it one after the other, and a path may be long.
-func (r *request) path() ([]byte, bool) {
-	if !r.pathRead {
-		r.pathRead = true
-		r.paths, r.hasPath = r.attrs.AppendAttr(r.paths[:0], Attribute{Kind: Path})
-	}
-	return r.paths, r.hasPath
+// begin makes r ready for another request, under a policy with these slots.
+func (r *request) begin(attrs Attributes, s slots) {
+	r.attrs, r.asked = attrs, false
+	r.cache.begin(s)
 }
 
 // value returns the value of a; it is good until the next call.

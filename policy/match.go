@@ -33,6 +33,7 @@ type Match []Condition
 // condition is a Condition made ready.
 type condition struct {
 	attr     Attribute
+	slot     int // of the attribute in a [cache]
 	want     []pattern
 	unwanted []pattern
 }
@@ -157,7 +158,7 @@ func (c *condition) holds(r *request, all bool) bool {
 		a := r.address()
 		return (len(c.want) == 0 || contains(c.want, a)) && !contains(c.unwanted, a)
 	case Path:
-		v, ok := r.path()
+		v, ok := r.known(c)
 		if !ok {
 			return len(c.want) == 0
 		}
@@ -172,7 +173,7 @@ func (c *condition) holds(r *request, all bool) bool {
 			v = v[i+1:]
 		}
 	}
-	v, ok := r.value(c.attr)
+	v, ok := r.known(c)
 	if !ok {
 		return len(c.want) == 0
 	}
@@ -246,6 +247,9 @@ func pathGlob(pat string, v []byte) bool {
 		}
 		if pat == "" || len(v) == 0 {
 			return pat == "" && len(v) == 0
+		}
+		if v[0] != '/' {
+			return false
 		}
 		var ps string
 		ps, pat = cutSegment(pat)

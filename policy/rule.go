@@ -111,6 +111,8 @@ func (e *RuleError) Unwrap() []error { return []error{ErrRule, e.Err} }
 type Policy struct {
 	rules []rule
 	plain []Rule
+	slots slots
+	index index
 }
 
 // Rules returns the rules that p was compiled from, in order. They must not
@@ -159,6 +161,8 @@ func Compile(rules []Rule) (*Policy, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	p.slots = newSlots(p.rules)
+	p.index = newIndex(p.rules)
 	return p, nil
 }
 

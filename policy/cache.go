@@ -1,0 +1,71 @@
+package policy
+
+// slots are the attributes that the conditions of a policy speak of. A
+// condition's slot is its attribute's place among them, from 1 on; one without
+// a slot reads its attribute anew each time.
+type slots []Attribute
+
+// newSlots gives the conditions of all rules their slots.
+func newSlots(rules []rule) slots {
+	var s slots
+	at := make(map[Attribute]int)
+	for i := range rules {
+		for _, m := range rules[i].when() {
+			for j := range m {
+				c := &m[j]
+				if at[c.attr] == 0 {
+					s = append(s, c.attr)
+					at[c.attr] = len(s)
+				}
+				c.slot = at[c.attr]
+			}
+		}
+	}
+	return s
+}
+
+// A cache holds what was read of a request: many rules ask for the same
+// attribute, and a front may have to search for it.
+type cache struct {
+	slots slots
+	round uint64 // of the request at hand
+	reads []reads
+	text  []byte
+}
+
+// reads is what was read of one attribute in a round.
+type reads struct {
+	round    uint64
+	from, to int
+	ok       bool
+}
+
+// begin makes c ready for another request, under a policy with these slots.
+func (c *cache) begin(s slots) {
+	c.slots, c.text = s, c.text[:0]
+	c.round++
+	for len(c.reads) < len(s) {
+		c.reads = append(c.reads, reads{})
+	}
+}
+
+// known returns the value of the attribute that c speaks of, good until the
+// next call. It must not be changed.
+func (r *request) known(c *condition) ([]byte, bool) {
+	if c.slot == 0 {
+		return r.value(c.attr)
+	}
+	return r.read(c.slot)
+}
+
+// read is known for a slot.
+func (r *request) read(slot int) ([]byte, bool) {
+	c := &r.cache
+	at := &c.reads[slot-1]
+	if at.round != c.round {
+		from := len(c.text)
+		c.text, at.ok = r.attrs.AppendAttr(c.text, c.slots[slot-1])
+		at.round, at.from, at.to = c.round, from, len(c.text)
+	}
+	return c.text[at.from:at.to], at.ok
+}
