@@ -131,3 +131,21 @@ func TestListsCostAdmissionsNothing(t *testing.T) {
 		t.Errorf("admissions were listed: %+v", c)
 	}
 }
+
+func TestAllocSecretsCostNothing(t *testing.T) {
+	s := testRule(t, "r", "1/h burst 1", "user secret")
+	s.MaxKeys = 64
+	e := testEngine(t, s)
+	st := &stranger{}
+	var attrs Attributes = st
+	run := func() {
+		st.n++
+		e.Decide(context.Background(), attrs)
+	}
+	for range 5000 { // until the list is full
+		run()
+	}
+	if n := testing.AllocsPerRun(1000, run); n != 0 {
+		t.Errorf("%v allocations a denial that makes a fingerprint", n)
+	}
+}

@@ -24,6 +24,8 @@ type Engine struct {
 
 	lists []*topk.List // who is limited, one a rule; nil if nobody asked for it
 
+	prints fingerprints
+
 	scratch sync.Pool // of *scratch
 }
 
@@ -34,6 +36,8 @@ type engineOptions struct {
 	seed  spillgate.Seed
 	nodes int
 	track int
+
+	fingerprint []byte
 }
 
 // Seeded keys the digests of callers with seed, which all engines that share a
@@ -75,6 +79,7 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 		o.seed = spillgate.NewSeed()
 	}
 	e := &Engine{policy: p, store: s, seed: o.seed, local: spillgate.NewMemory()}
+	e.prints.init(p, o.fingerprint)
 	for i := range p.rules {
 		r := &p.rules[i]
 		space, _ := spillgate.NewSpace(r.Name, r.space()) // checked by Compile
@@ -170,7 +175,7 @@ func (e *Engine) DecideInto(ctx context.Context, v *Verdict, attrs Attributes, o
 	if e.collect(v, s, opts) && len(s.charges) > 0 {
 		e.take(ctx, v, s)
 	}
-	s.attrs = nil
+	s.end(e.prints.hides)
 	s.index, s.charges, s.decisions = s.index[:0], s.charges[:0], s.decisions[:0]
 	e.scratch.Put(s)
 }

@@ -19,6 +19,8 @@ import (
 //	client.ip/56               IPv6 grouped by /56
 //	header.x-email lower trim  in the normal form of the account look-up
 //	user else client.ip        the first that is there
+//	header.x-id secret         shown as a fingerprint, never as it is
+//	cookie.lang shown          shown as it is, though in a cookie
 type Part struct {
 	Attributes []Attribute
 	// Prefix groups IPv6 addresses, 32 to 128 bits; 0 means 64. IPv4 is
@@ -27,6 +29,10 @@ type Part struct {
 	// Lower folds ASCII letters, Trim cuts blanks and control characters at
 	// both ends.
 	Lower, Trim bool
+	// Secret shows the value as a fingerprint wherever a key is shown; see
+	// [FingerprintKey]. Shown shows it as it is, also where
+	// [Attribute.Secret] says otherwise.
+	Secret, Shown bool
 }
 
 // DefaultPrefix is how many bits of an IPv6 address tell callers apart: one
@@ -49,8 +55,12 @@ func ParsePart(s string) (Part, error) {
 			p.Lower = true
 		case i > 0 && w == "trim":
 			p.Trim = true
+		case i > 0 && w == "secret":
+			p.Secret = true
+		case i > 0 && w == "shown":
+			p.Shown = true
 		case i > 0 && w != "else":
-			return fail("unknown word %q; known are lower, trim and else ATTRIBUTE", w)
+			return fail("unknown word %q; known are lower, trim, secret, shown and else ATTRIBUTE", w)
 		default:
 			if w == "else" {
 				if i++; i == len(words) {
@@ -73,6 +83,9 @@ func ParsePart(s string) (Part, error) {
 			p.Attributes = append(p.Attributes, a)
 		}
 	}
+	if p.Secret && p.Shown {
+		return fail("secret and shown exclude each other")
+	}
 	return p, nil
 }
 
@@ -93,6 +106,12 @@ func (p Part) String() string {
 	}
 	if p.Trim {
 		b.WriteString(" trim")
+	}
+	if p.Secret {
+		b.WriteString(" secret")
+	}
+	if p.Shown {
+		b.WriteString(" shown")
 	}
 	return b.String()
 }

@@ -32,7 +32,8 @@ type Caller struct {
 	// Key is the key in the words of the policy, for people:
 	// "client.ip=203.0.113.9", "client.ip=2001:db8::/64 host=a.example". A
 	// part that the request lacked is "-", a value that could be misread is
-	// quoted as in Go with all that does not print escaped, and a rule
+	// quoted as in Go with all that does not print escaped, a secret is its
+	// fingerprint ("cookie.session=hmac:0f3a91c2d8e4b576"), and a rule
 	// without a key has the one caller "*". It has at most 256 bytes; a longer
 	// one is cut and ends in "…". Two callers may be cut to the same text.
 	Key string
@@ -107,7 +108,7 @@ func (e *Engine) note(v *Verdict, r *request, i int, key spillgate.Key, d *spill
 	}
 	l := e.lists[i]
 	if !l.Count(topk.Key(key), ev) {
-		r.key = r.appendText(r.key[:0], e.policy.rules[i].Key)
+		r.key = r.appendText(r.key[:0], e.policy.rules[i].Key, &e.prints)
 		l.Enter(topk.Key(key), ev, r.key)
 	}
 }
@@ -126,7 +127,7 @@ func nanoseconds(t time.Time) int64 {
 
 // appendText appends the key for people. It stops once that is longer than
 // what is kept.
-func (r *request) appendText(dst []byte, key []Part) []byte {
+func (r *request) appendText(dst []byte, key []Part, prints *fingerprints) []byte {
 	if len(key) == 0 {
 		return append(dst, '*')
 	}
@@ -145,6 +146,14 @@ func (r *request) appendText(dst []byte, key []Part) []byte {
 		}
 		dst = append(appendName(dst, a), '=')
 		switch {
+		case p.Hides(*a):
+			if addr.Is6() {
+				addr = group(addr, p.Prefix).Addr()
+			}
+			if addr.IsValid() {
+				v = addr.AppendTo(r.buf[:0])
+			}
+			dst = prints.appendFingerprint(dst, a, v)
 		case !addr.IsValid():
 			dst = appendValue(dst, v)
 		case addr.Is4():

@@ -54,6 +54,9 @@ type Server struct {
 	// State is the file that keeps what was counted over a restart; "" if the
 	// file names none.
 	State string
+	// FingerprintKeyFile is the file that [Server.FingerprintKey] reads; "" if
+	// the file names none.
+	FingerprintKeyFile string
 }
 
 // DefaultListen is where the gateway listens if the file does not say.

@@ -35,11 +35,12 @@ server:
   client_ip: {trusted: [private, 192.0.2.0/24, unix], from: X-Real-IP}
   headers: refusals
   state: /var/lib/spillgate/state
+  fingerprint_key_file: /etc/spillgate/key
 rules:
   - name: full
     match: {host: "*.tunnel.example", method: [POST, PUT], client.ip: ["!10.1.0.0/16"], header.X-Plan: free}
     peek: {method: GET}
-    key: [client.ip/56, host else header.x-id lower trim]
+    key: [client.ip/56, host else header.x-id lower trim secret]
     missing: deny
     limit: 10/s burst 20
     unit: tokens
@@ -69,18 +70,18 @@ rules:
 		Peek: policy.Match{{Attribute: attribute(t, "method"), Values: []string{"GET"}}},
 		Key: []policy.Part{
 			{Attributes: []policy.Attribute{attribute(t, "client.ip")}, Prefix: 56},
-			{Attributes: []policy.Attribute{attribute(t, "host"), attribute(t, "header.x-id")}, Lower: true, Trim: true},
+			{Attributes: []policy.Attribute{attribute(t, "host"), attribute(t, "header.x-id")}, Lower: true, Trim: true, Secret: true},
 		},
 		Missing: policy.Refuse, Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 20},
 		Unit: "tokens", Cost: 5, Failures: []string{"401", "5xx", "UNAUTHENTICATED", "error"},
 		Spare: 70, Tell: true, OnFault: policy.Shut,
-		MaxKeys: 1024, AtCap: spillgate.MakeRoom, TTL: 10 * time.Minute, Source: "limits.yaml:9",
+		MaxKeys: 1024, AtCap: spillgate.MakeRoom, TTL: 10 * time.Minute, Source: "limits.yaml:10",
 	}, {
-		Name: "shut", Deny: true, Missing: policy.Skip, OnFault: policy.Open, Spare: 100, Source: "limits.yaml:24",
+		Name: "shut", Deny: true, Missing: policy.Skip, OnFault: policy.Open, Spare: 100, Source: "limits.yaml:25",
 	}, {
-		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:25",
+		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:26",
 	}, {
-		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, Source: "limits.yaml:26",
+		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, Source: "limits.yaml:27",
 		Key: []policy.Part{{Attributes: []policy.Attribute{attribute(t, "client.ip")}}},
 	}}
 	for i, got := range f.Policy.Rules() {
@@ -92,7 +93,7 @@ rules:
 	if want := (clientip.Options{Trusted: []string{"private", "192.0.2.0/24", "unix"}, Header: "X-Real-IP"}); !f.ForGateway || !reflect.DeepEqual(s.ClientIP, want) {
 		t.Errorf("for the gateway %t, client_ip %+v", f.ForGateway, s.ClientIP)
 	}
-	if f.Name != "limits.yaml" || s.Listen != ":8081" || s.Upstream != "https://up.example/base" || s.Headers != HeadersRefusals || s.State != "/var/lib/spillgate/state" {
+	if f.Name != "limits.yaml" || s.Listen != ":8081" || s.Upstream != "https://up.example/base" || s.Headers != HeadersRefusals || s.State != "/var/lib/spillgate/state" || s.FingerprintKeyFile != "/etc/spillgate/key" {
 		t.Errorf("file %q, server %+v", f.Name, s)
 	}
 	peer := map[string][]string{"X-Real-Ip": {"203.0.113.7"}}

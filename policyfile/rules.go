@@ -90,6 +90,7 @@ var serverForm = form[Server]{
 			func(s *Server, v Headers) { s.Headers = v }),
 		in("state", "The file that the gateway keeps its counters in over a restart.", filePath,
 			func(s *Server, v string) { s.State = v }),
+		fingerprintKeyField,
 	},
 }
 
@@ -292,7 +293,7 @@ func attributeNames() []string {
 var part = kind[policy.Part]{
 	schema: schema{
 		"type": "string", "minLength": 1,
-		"examples": []string{"client.ip", "client.ip/56", "host", "header.x-api-key", "user else client.ip", "header.x-email lower trim"},
+		"examples": []string{"client.ip", "client.ip/56", "host", "header.x-api-key", "user else client.ip", "header.x-email lower trim", "header.x-id secret"},
 	},
 	read: func(d *decoder, n *yaml.Node) (p policy.Part, ok bool) {
 		n, ok = d.value(n)

@@ -109,6 +109,10 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 		// Without the text: it may hold a password.
 		return &exitError{exitUsage, errors.New("upstream: want a URL such as http://127.0.0.1:9000")}
 	}
+	fingerprints, err := server.FingerprintKey()
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
 	store := spillgate.NewMemory()
 	defer store.Close()
 	state := &stateFile{server.State, store, logger}
@@ -118,7 +122,7 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 		}
 	}
 	g, err := gateway.New(gateway.Config{
-		Engine:   policy.NewEngine(file.Policy, store),
+		Engine:   policy.NewEngine(file.Policy, store, policy.FingerprintKey(fingerprints)),
 		Upstream: upstream,
 		Client:   server.Client,
 		Headers:  headers[server.Headers],

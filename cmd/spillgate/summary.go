@@ -147,6 +147,7 @@ func details(r *policy.Rule) (out []string) {
 			policy.Share: "all such requests share one limit", policy.Skip: "the rule does not apply", policy.Refuse: "refused",
 		}[r.Missing])
 	}
+	out = append(out, answerDetails(r)...)
 	add(r.Tell, "tells the program behind what is left (%s)", httplimit.RemainingHeader)
 	add(r.OnFault == policy.Open, "lets requests pass while the store can't answer")
 	add(r.OnFault == policy.Shut, "refuses as unavailable while the store can't answer")
@@ -178,6 +179,7 @@ func serverText(s *policyfile.Server) []string {
 		lines = append(lines, fmt.Sprintf("client: the peer itself, or who %s names if the peer is in %s",
 			strings.ToLower(s.ClientIP.Header), strings.Join(s.ClientIP.Trusted, ", ")))
 	}
+	lines = append(lines, answerServerText(s)...)
 	lines = append(lines, "RateLimit fields: "+map[policyfile.Headers]string{
 		policyfile.HeadersOn: "in every answer", policyfile.HeadersRefusals: "in refusals", policyfile.HeadersOff: "in no answer",
 	}[s.Headers])
@@ -224,6 +226,7 @@ type checkedRule struct {
 	Key      []string            `json:"key"`
 	Missing  string              `json:"missing"`
 	Limit    string              `json:"limit,omitempty"`
+	Secret   []string            `json:"secret,omitempty"`
 	Deny     bool                `json:"deny"`
 	Unit     string              `json:"unit"`
 	Cost     int64               `json:"cost"`
@@ -242,6 +245,8 @@ type checkedServer struct {
 	ClientIP *checkedClientIP `json:"client_ip,omitempty"`
 	Headers  string           `json:"headers"`
 	State    string           `json:"state,omitempty"`
+
+	FingerprintKeyFile string `json:"fingerprint_key_file,omitempty"`
 }
 
 type checkedClientIP struct {
@@ -291,7 +296,7 @@ func checkJSON(w io.Writer, path string) error {
 
 func ruleJSON(r *policy.Rule) checkedRule {
 	c := checkedRule{
-		Name: r.Name, Source: r.Source, Match: conditions(r.Match), Key: keyParts(r.Key), Missing: missingWords[r.Missing],
+		Name: r.Name, Source: r.Source, Secret: secrets(r), Match: conditions(r.Match), Key: keyParts(r.Key), Missing: missingWords[r.Missing],
 		Deny: r.Deny, Unit: unit(r), Cost: max(1, r.Cost), Failures: r.Failures, Enforce: 100 - r.Spare, Tell: r.Tell,
 		OnFault: faultWords[r.OnFault], MaxKeys: maxKeys(r), AtCap: atCapWords[r.AtCap],
 	}
@@ -316,7 +321,7 @@ func conditions(m policy.Match) map[string][]string {
 }
 
 func serverJSON(s *policyfile.Server) *checkedServer {
-	out := &checkedServer{Listen: s.Listen, Upstream: s.Upstream, Headers: s.Headers.String(), State: s.State}
+	out := &checkedServer{Listen: s.Listen, Upstream: s.Upstream, Headers: s.Headers.String(), State: s.State, FingerprintKeyFile: s.FingerprintKeyFile}
 	if s.Client != nil {
 		out.ClientIP = &checkedClientIP{Trusted: s.ClientIP.Trusted, From: s.ClientIP.Header}
 	}

@@ -1,0 +1,130 @@
+package policy
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"strings"
+	"sync"
+)
+
+// secretWords are what names of headers, cookies and query parameters have in
+// them whose values let somebody in.
+var secretWords = []string{
+	"auth", "token", "secret", "passw", "credential", "session", "cookie",
+	"api-key", "api_key", "apikey", "access-key", "access_key", "signature",
+}
+
+// Secret reports whether the value of a is one that lets somebody in, judged by
+// where it stands: every cookie, and headers and query parameters with a name
+// such as authorization, x-api-key or access_token. As a part of a key it is
+// shown as a fingerprint, as with the word secret; see [Part].
+func (a Attribute) Secret() bool {
+	switch a.Kind {
+	case Cookie:
+		return true
+	case Header, Query:
+		name := strings.ToLower(a.Name)
+		for _, w := range secretWords {
+			if strings.Contains(name, w) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Hides reports whether the value of a, an attribute of p, is shown as a
+// fingerprint only.
+func (p *Part) Hides(a Attribute) bool { return p.Secret || !p.Shown && a.Secret() }
+
+// hides reports whether some part of a rule's key is a secret.
+func (p *Policy) hides() bool {
+	for i := range p.plain {
+		for j := range p.plain[i].Key {
+			part := &p.plain[i].Key[j]
+			for k := range part.Attributes {
+				if part.Hides(part.Attributes[k]) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// FingerprintKey keys the fingerprints by which secret parts of keys are
+// shown: HMAC-SHA-256, cut to 64 bits. Engines with the same key show the same
+// caller by the same fingerprint. Without this option, or with an empty key,
+// the key is random, and fingerprints change with the process. The key is
+// copied.
+func FingerprintKey(key []byte) EngineOption {
+	key = append([]byte(nil), key...)
+	return func(o *engineOptions) { o.fingerprint = key }
+}
+
+// fingerprints makes fingerprints.
+type fingerprints struct {
+	hides bool // a rule has a secret in its key
+	pool  sync.Pool
+}
+
+// printer is the memory of one fingerprint, reused.
+type printer struct {
+	mac  hash.Hash
+	sum  [sha256.Size]byte
+	text []byte
+}
+
+func (f *fingerprints) init(p *Policy, key []byte) {
+	f.hides = p.hides()
+	if len(key) == 0 {
+		key = make([]byte, sha256.Size)
+		_, _ = rand.Read(key) // never fails
+	}
+	f.pool.New = func() any { return &printer{mac: hmac.New(sha256.New, key), text: make([]byte, 0, 256)} }
+}
+
+// fingerprintMark begins a fingerprint where a value would stand.
+const fingerprintMark = "hmac:"
+
+// appendFingerprint appends what is shown in place of the value v of a.
+func (f *fingerprints) appendFingerprint(dst []byte, a *Attribute, v []byte) []byte {
+	p := f.pool.Get().(*printer)
+	p.mac.Reset()
+	// The attribute's name and a NUL come first, so that one secret in two
+	// places is not seen to be the same.
+	p.text = append(append(append(p.text[:0], kindNames[a.Kind]...), a.Name...), 0)
+	_, _ = p.mac.Write(p.text)
+	_, _ = p.mac.Write(v)
+	sum := p.mac.Sum(p.sum[:0])
+	dst = hex.AppendEncode(append(dst, fingerprintMark...), sum[:8])
+	f.pool.Put(p)
+	return dst
+}
+
+// Fingerprint returns what e shows in place of value where the attribute is a
+// secret part of a key, such as "hmac:0f3a…" of 16 hexadecimal digits, to find
+// a token that is at hand in lists and answers. What the part does to values
+// (lower, trim) is up to the caller.
+func (e *Engine) Fingerprint(a Attribute, value string) string {
+	return string(e.prints.appendFingerprint(nil, &a, []byte(value)))
+}
+
+// maxScratch is how many bytes of values are kept for the next request.
+const maxScratch = 64 << 10
+
+// end forgets the request. Nothing of a secret stays in memory that is reused,
+// nor does room for values as long as nobody else's.
+func (r *request) end(hides bool) {
+	r.attrs = nil
+	for _, b := range [...]*[]byte{&r.buf, &r.key, &r.cache.text} {
+		if cap(*b) > maxScratch {
+			*b = nil
+		} else if hides {
+			clear((*b)[:cap(*b)])
+		}
+	}
+}
