@@ -1,0 +1,239 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// A Transport is a round tripper that obeys: it waits as long as a refusal
+// says and asks again, as the package comment tells. The zero value is ready to
+// use. It is safe for concurrent use, and must not be changed or copied after
+// its first request.
+type Transport struct {
+	// Base sends the requests; nil means http.DefaultTransport.
+	Base http.RoundTripper
+	// Patience bounds the waits.
+	Patience
+	// Ahead, if not nil, says which requests a server counts together: often
+	// those with one host, or one token. What the answer to one of them says then holds for
+	// those that come after it: a request waits before it is sent at
+	// all for as long as an earlier refusal told, or until a quota resets of
+	// which nothing remains. If that wait does not fit into the bounds, a
+	// request that was told to wait by a refusal fails with [ErrHeld], and
+	// one that only knows its quota to be used up is sent. Requests for which
+	// Ahead returns "" are not held. At most 1,024 keys are remembered.
+	Ahead func(*http.Request) string
+	// OnWait, if not nil, is told of every wait before it begins.
+	OnWait func(*http.Request, Wait)
+
+	mu    sync.Mutex
+	holds map[string]hold
+}
+
+// A Wait is one that is about to begin.
+type Wait struct {
+	// Tried is how often the request was sent already.
+	Tried int
+	// Status is that of the refusal; 0 if the request was not sent yet, and
+	// waits for what others were told.
+	Status int
+	// For is how long the wait is, its spread included.
+	For time.Duration
+}
+
+// ErrHeld is wrapped by the error of a request that was not sent, because the
+// server had said before that it would be refused for longer than the client
+// waits.
+var ErrHeld = errors.New("held back as the server asked")
+
+// RoundTrip sends r, and sends it again when it was refused.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	key := ""
+	if t.Ahead != nil {
+		key = t.Ahead(r)
+	}
+	if key != "" {
+		if err := t.held(r, key); err != nil {
+			discard(r.Body)
+			return nil, err
+		}
+	}
+	base := t.Base
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	ctx := r.Context()
+	for tried, sent := 1, r; ; tried++ {
+		resp, err := base.RoundTrip(sent)
+		if err != nil {
+			return resp, err
+		}
+		told := Read(resp.Header, time.Now())
+		refused := isRefusal(resp.StatusCode, told)
+		if key != "" {
+			t.remember(key, told, refused)
+		}
+		if !refused || !repeatable(r, resp.StatusCode, told) {
+			return resp, nil
+		}
+		wait, ok := t.Next(ctx, tried, told.Wait())
+		if !ok {
+			return resp, nil
+		}
+		drain(resp.Body)
+		if t.OnWait != nil {
+			t.OnWait(r, Wait{Tried: tried, Status: resp.StatusCode, For: wait})
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+		if sent, err = again(r); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// isRefusal reports whether an answer refuses a request for its rate.
+func isRefusal(status int, told Told) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return true
+	case http.StatusForbidden: // GitHub's
+		return told.Wait() >= 0
+	}
+	return false
+}
+
+// repeatable reports whether r may be sent again after that answer.
+func repeatable(r *http.Request, status int, told Told) bool {
+	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
+		return false
+	}
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	if len(r.Header["Idempotency-Key"]) > 0 || len(r.Header["X-Idempotency-Key"]) > 0 {
+		return true
+	}
+	return told.RetryAfter >= 0 && status != http.StatusForbidden
+}
+
+// again returns r with its body as it was at first.
+func again(r *http.Request) (*http.Request, error) {
+	c := r.Clone(r.Context())
+	if r.GetBody != nil && r.Body != nil && r.Body != http.NoBody {
+		body, err := r.GetBody()
+		if err != nil {
+			return nil, fmt.Errorf("client: the body of %s %s can't be had again: %w", r.Method, r.URL.Redacted(), err)
+		}
+		c.Body = body
+	}
+	return c, nil
+}
+
+// maxDrain is how much of a refusal is read so that its connection can be used
+// again; after that it is cheaper to close it.
+const maxDrain = 4 << 10
+
+func drain(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, maxDrain)
+	_ = body.Close()
+}
+
+// discard closes the body of a request that is not sent: a round tripper does
+// so, whatever happens.
+func discard(body io.Closer) {
+	if body != nil {
+		_ = body.Close()
+	}
+}
+
+// maxHolds is how many keys are remembered. Beyond it, newcomers are not held.
+const maxHolds = 1024
+
+// A hold says until when requests are kept back.
+type hold struct {
+	until time.Time
+	firm  bool // by a refusal
+}
+
+// held keeps r back as long as was said to those before it.
+func (t *Transport) held(r *http.Request, key string) error {
+	ctx := r.Context()
+	p := Patience{MaxWait: t.MaxWait, Spread: t.Spread}
+	if p.MaxWait == 0 {
+		p.MaxWait = defaultMaxWait
+	}
+	for {
+		t.mu.Lock()
+		h := t.holds[key]
+		t.mu.Unlock()
+		left := time.Until(h.until)
+		if left <= 0 {
+			return ctx.Err()
+		}
+		wait, ok := p.Next(ctx, 0, left)
+		switch {
+		case ok:
+		case ctx.Err() != nil || !h.firm:
+			return ctx.Err()
+		default:
+			return fmt.Errorf("client: %w, for %s more", ErrHeld, left)
+		}
+		if t.OnWait != nil {
+			t.OnWait(r, Wait{For: wait})
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+		// Meanwhile others may have been told to wait longer. All waits
+		// together keep the bound.
+		if p.MaxWait -= wait; p.MaxWait == 0 {
+			p.MaxWait = -1
+		}
+	}
+}
+
+// remember notes what those who come after shall wait for.
+func (t *Transport) remember(key string, told Told, refused bool) {
+	wait := told.exhausted()
+	if refused {
+		wait = told.Wait()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if wait <= 0 {
+		if !refused && t.holds[key].until.Before(now) {
+			delete(t.holds, key)
+		}
+		return
+	}
+	if t.holds == nil {
+		t.holds = make(map[string]hold)
+	}
+	h, known := t.holds[key]
+	if !known && len(t.holds) >= maxHolds && !t.forget(now) {
+		return
+	}
+	// Answers can overtake one another: the later instant holds.
+	if until := now.Add(wait); until.After(h.until) {
+		t.holds[key] = hold{until, refused}
+	}
+}
+
+// forget drops what is over. It reports whether there was any.
+func (t *Transport) forget(now time.Time) bool {
+	before := len(t.holds)
+	for key, h := range t.holds {
+		if h.until.Before(now) {
+			delete(t.holds, key)
+		}
+	}
+	return len(t.holds) < before
+}
