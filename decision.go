@@ -33,6 +33,8 @@ var (
 	// ErrNeverFits is wrapped when the cost is above what fits at once: no
 	// wait helps.
 	ErrNeverFits = errors.New("cost never fits")
+	// ErrBlocked is wrapped when the key is shut out, whatever is left.
+	ErrBlocked = errors.New("blocked")
 	// ErrCost is wrapped when a cost is negative. Nothing was charged.
 	ErrCost = errors.New("bad cost")
 	// ErrClosed is returned by everything that is asked after Close.
@@ -57,6 +59,9 @@ const (
 	BadCost
 	// Closed : the limiter was closed.
 	Closed
+	// Blocked : the key is shut out, whatever is left of the limit; it passes
+	// after RetryAfter. No limit says so by itself, a policy does.
+	Blocked
 )
 
 // String returns the reason in words.
@@ -72,6 +77,8 @@ func (r Reason) String() string {
 		return "bad cost"
 	case Closed:
 		return "closed"
+	case Blocked:
+		return "blocked"
 	}
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
@@ -120,7 +127,7 @@ func (d *Decision) until() Instant {
 }
 
 // Err returns nil if d allows, or an error that wraps [ErrDenied] and, where
-// it applies, [ErrNeverFits], [ErrCost] or [ErrClosed].
+// it applies, [ErrNeverFits], [ErrBlocked], [ErrCost] or [ErrClosed].
 func (d Decision) Err() error {
 	if d.Allowed {
 		return nil
@@ -132,6 +139,11 @@ func (d Decision) Err() error {
 		return fmt.Errorf("spillgate: %w: %w: a cost is never negative; to give units back, settle", ErrDenied, ErrCost)
 	case Closed:
 		return fmt.Errorf("%w: %w", ErrClosed, ErrDenied)
+	case Blocked:
+		if d.RetryAfter != Never {
+			return fmt.Errorf("spillgate: %w: %w: retry after %s", ErrDenied, ErrBlocked, d.RetryAfter)
+		}
+		return fmt.Errorf("spillgate: %w: %w: waiting does not help", ErrDenied, ErrBlocked)
 	}
 	if d.RetryAfter == Never {
 		return fmt.Errorf("spillgate: %w: nothing more will be earned", ErrDenied)

@@ -143,12 +143,19 @@ type Ask struct {
 	// Keep is how many units must stay for others after this request: a lane
 	// of lower priority stops before the last ones.
 	Keep int64
+	// Need above N passes only while a charge of so many units would, and
+	// takes N all the same: with N = 0 it asks whether the way is open. Logs
+	// and slots can't be asked so.
+	Need int64
 }
 
 // valid reports whether the ask can be carried out at all.
 func (q Ask) valid() bool {
-	return q.N >= 0 && q.Min >= 0 && q.Min <= q.N && q.Keep >= 0
+	return q.N >= 0 && q.Min >= 0 && q.Min <= q.N && q.Keep >= 0 && q.Need >= 0
 }
+
+// needed returns the ask for all that q needs.
+func (q Ask) needed() Ask { return Ask{N: q.Need, Keep: q.Keep} }
 
 // begin sets d to what every decision of m begins with, and reports whether q
 // can be carried out.
@@ -199,6 +206,13 @@ func (m *Meter) decide(s State, now Instant, q Ask, d *Decision) State {
 	now = m.within(now)
 	if uint32(s.B>>partBits) != m.id {
 		s = m.Adopt(s, now)
+	}
+	if q.Need > q.N {
+		if m.decide(s, now, q.needed(), d); !d.Allowed {
+			return s
+		}
+		q.Need = 0
+		return m.decide(s, now, q, d)
 	}
 	switch m.limit.Algorithm {
 	case Bucket:

@@ -206,6 +206,17 @@ func (sp *Space) inForce(m *Meter) *Meter {
 	return m
 }
 
+// Joining returns the meter for callers who are charged in sp by the limit of m
+// while others are by the limit that is in force for all: m, or a renewed one
+// if m was in force here earlier, since its charges go by what came after it.
+// A key that goes from one of the two limits to the other settles what it
+// earned at the numbers under which it was earned; see [Meter.Adopt].
+func (sp *Space) Joining(m *Meter) (*Meter, error) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	return sp.joining(m)
+}
+
 // joining returns the meter for a caller that begins to charge in sp by the
 // limit of m: m, or a renewed one if m was in force here earlier.
 func (sp *Space) joining(m *Meter) (*Meter, error) {
@@ -288,8 +299,10 @@ func CheckCharges(cs []Charge, out []Decision) error {
 		case c.Space == nil || c.Meter == nil:
 			return fmt.Errorf("spillgate: %w: charge %d has no space or no meter", ErrCharge, i)
 		case !c.Ask.valid():
-			return fmt.Errorf("spillgate: %w: charge %d of %q: n %d, min %d, keep %d: none may be negative, nor min above n; to give units back, settle",
-				ErrCost, i, c.Space.name, c.N, c.Min, c.Keep)
+			return fmt.Errorf("spillgate: %w: charge %d of %q: n %d, min %d, keep %d, need %d: none may be negative, nor min above n; to give units back, settle",
+				ErrCost, i, c.Space.name, c.N, c.Min, c.Keep, c.Need)
+		case c.Need > c.N && c.Meter.keeps:
+			return fmt.Errorf("spillgate: %w: charge %d of %q: need %d: a %s can't be asked for more than it is to take", ErrCharge, i, c.Space.name, c.Need, c.Meter.limit.Algorithm)
 		case c.Space.options.TTL == 0 && c.Meter.lasts():
 			return fmt.Errorf("spillgate: %w: charge %d of %q: %s never returns to new by itself, so its space needs a ttl", ErrCharge, i, c.Space.name, c.Meter.limit)
 		}

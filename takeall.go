@@ -172,7 +172,7 @@ func (c *call) insert(sh *table.Shard, i uint16) {
 
 // plus returns the ask for q and r at once.
 func (q Ask) plus(r Ask) Ask {
-	sum := Ask{N: later(q.N, r.N), Keep: max(q.Keep, r.Keep)}
+	sum := Ask{N: later(q.N, r.N), Keep: max(q.Keep, r.Keep), Need: max(q.Need, r.Need)}
 	if q.Min > 0 || r.Min > 0 {
 		sum.Min = later(q.least(), r.least())
 	}

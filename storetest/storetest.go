@@ -30,6 +30,7 @@ func Run(t *testing.T, open func(t *testing.T) spillgate.Store) {
 		{"a trial never refuses", (*suite).trial},
 		{"units kept for others", (*suite).keep},
 		{"a grant of less", (*suite).less},
+		{"a need of more than is taken", (*suite).need},
 		{"one key twice is the sum", (*suite).twice},
 		{"one key under two limits", (*suite).twoLimits},
 		{"no charges", (*suite).none},
