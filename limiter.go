@@ -167,9 +167,10 @@ func (l *Limiter) Allow(key string) bool {
 	if b == nil || b.ttl > 0 || m.den == 0 || l.line.busy.Load() > 0 {
 		return l.Take(key, 1).Allowed
 	}
-	now := l.memory.now()
 	tag := table.Tag(siphash.Sum64String(&l.memory.seed.key, key))
 	sh, at := b.table.Shard(tag)
+	sh.Expect(tag, at)
+	now := l.memory.now()
 	sh.Lock()
 	if b.space.inForce(m) != m || b.memory.closed.Load() {
 		sh.Unlock()
@@ -208,6 +209,7 @@ func (l *Limiter) Take(key string, n int64) (d Decision) {
 			return d
 		}
 	}
+	b.expect(tag)
 	b.take(tag, m, l.now(m), Ask{N: n}, &d)
 	return d
 }

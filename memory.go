@@ -115,6 +115,11 @@ func (m *Memory) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 		return m.open()
 	}
 	if len(cs) != 1 {
+		for i := range cs {
+			if b := cs[i].Space.bound.Load(); b != nil {
+				b.expect(table.Tag(cs[i].Key[0]))
+			}
+		}
 		now := m.instants(at)
 		if len(cs) <= plainMost && m.takePlain(now[0], cs, out) {
 			return nil
@@ -126,8 +131,10 @@ func (m *Memory) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 	if err != nil {
 		return err
 	}
+	tag := table.Tag(c.Key[0])
+	b.expect(tag)
 	now := m.instants(at)
-	b.take(table.Tag(c.Key[0]), c.Meter, now[now.of(c.Meter)], c.Ask, &out[0])
+	b.take(tag, c.Meter, now[now.of(c.Meter)], c.Ask, &out[0])
 	if out[0].Reason == Closed {
 		return ErrClosed
 	}

@@ -45,6 +45,13 @@ func (b *binding) take(tag uint64, m *Meter, now Instant, q Ask, d *Decision) {
 	b.table.Look(int64(now))
 }
 
+// expect has the processor fetch the state of a tag that is about to be asked
+// for. It pays if it comes before the clock is read.
+func (b *binding) expect(tag uint64) {
+	sh, at := b.table.Shard(tag)
+	sh.Expect(tag, at)
+}
+
 // closed returns the decision of m after Close.
 func (m *Meter) closed() Decision {
 	return Decision{Reason: Closed, Limit: m.most, RetryAfter: Never, ResetAfter: Never}

@@ -17,24 +17,46 @@ const (
 // the lock.
 type Shard struct {
 	sync.Mutex
-	latest  int64    // instant seen: time never flows back
-	entries []Entry  // whole sets, none before the first key
-	marks   []uint64 // a byte of each entry's tag, a word a set: see mark
-	stamps  []int64  // when each was last charged, if the table has a TTL
-	table   *Table
+	latest   int64 // instant seen: time never flows back
+	earliest int64 // of what the hand has seen and what was written since
 
-	index     uint32
 	held, cap int32 // entries that count, and the most that may
 
 	// A round of the hand over all entries finds the earliest instant at
 	// which any of them is as new. Until then nobody need look.
 	hand, left int32  // where it is, and how many entries are left
 	version    uint32 // of the Due of the round
-	earliest   int64  // of what the hand has seen and what was written since
+	index      uint32
+	overflowed uint64
 
-	evicted, probed, overflowed uint64
+	// What is seldom written lies in a line of its own, so that it can be read
+	// before the lock is there.
+	entries []Entry  // whole sets, none before the first key
+	marks   []uint64 // a byte of each entry's tag, a word a set: see mark
+	table   *Table
+	_       uint64
+	stamps  []int64 // when each was last charged, if the table has a TTL
 
-	_ [104]byte // to 256 bytes: shards share no cache line, nor a pair of them
+	evicted, probed uint64
+
+	_ [96]byte // to 256 bytes: shards share no cache line, nor a pair of them
+}
+
+// Lock locks s. What is done under the lock takes a few nanoseconds, and the
+// first pause of [sync.Mutex.Lock] is longer than that.
+func (s *Shard) Lock() {
+	if !s.Mutex.TryLock() {
+		s.lockContended()
+	}
+}
+
+func (s *Shard) lockContended() {
+	for range 16 {
+		if s.Mutex.TryLock() {
+			return
+		}
+	}
+	s.Mutex.Lock()
 }
 
 // Advance returns now, or the latest instant that s has seen if that is later.
@@ -49,14 +71,24 @@ func (s *Shard) Advance(now int64) int64 {
 // Latest returns the latest instant that s has seen.
 func (s *Shard) Latest() int64 { return s.latest }
 
+// Expect tells the processor to fetch what [Shard.Find] will look at, and does
+// not wait for it. Called before the clock is read, it has half of the way to
+// memory done by the time that the lock is there: reading the clock waits for
+// all loads before it, but not for these. It needs no lock. On processors other
+// than amd64 it does nothing.
+func (s *Shard) Expect(tag, at uint64) { expect(s, at, tag) }
+
 // Find returns the index of tag's entry, -1 if it has none; at is what
 // [Table.Shard] gave. An index holds until the next Put or unlock.
 func (s *Shard) Find(tag, at uint64) int {
 	home, _ := bits.Mul64(at, uint64(len(s.entries)))
-	if home < uint64(len(s.entries)) && s.entries[home].Tag == tag {
-		return int(home)
+	if set := home / setSize; set < uint64(len(s.marks)) {
+		if s.marks[set]>>(home%setSize*8)&0xff == mark(tag) && s.entries[home].Tag == tag {
+			return int(home)
+		}
+		return s.search(tag, home)
 	}
-	return s.search(tag, home)
+	return -1
 }
 
 // Lookup is Find for those who don't know where.

@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 )
@@ -354,5 +355,29 @@ func TestModelOfManyShards(t *testing.T) {
 	st := tab.Stats()
 	if refused == 0 || st.Evicted != 0 || st.Held != held || held > cap || st.Moves < 10 {
 		t.Errorf("%d refused, %+v", refused, st)
+	}
+}
+
+// Nothing that Expect finds can do harm: an empty shard, or one that moves.
+func TestExpect(t *testing.T) {
+	tab := New(Options{Cap: 1 << 14})
+	var asking sync.WaitGroup
+	for g := range uint64(2) {
+		asking.Go(func() {
+			for i := range uint64(1 << 14) {
+				tag := Tag((i*2 + g) * 0x9e3779b97f4a7c15)
+				s, at := tab.Shard(tag)
+				s.Expect(tag, at)
+				s.Lock()
+				if s.Find(tag, at) < 0 && !s.Full(0) {
+					s.Set(s.Put(tag, 0), 1, 1, 1)
+				}
+				s.Unlock()
+			}
+		})
+	}
+	asking.Wait()
+	if held := tab.Stats().Held; held < 1<<13 {
+		t.Errorf("held %d keys", held)
 	}
 }

@@ -1,0 +1,4 @@
+package table
+
+//go:noescape
+func expect(s *Shard, at, tag uint64)
