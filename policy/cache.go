@@ -63,9 +63,14 @@ func (r *request) read(slot int) ([]byte, bool) {
 	c := &r.cache
 	at := &c.reads[slot-1]
 	if at.round != c.round {
-		from := len(c.text)
-		c.text, at.ok = r.attrs.AppendAttr(c.text, c.slots[slot-1])
-		at.round, at.from, at.to = c.round, from, len(c.text)
+		c.fetch(r.attrs, slot)
 	}
 	return c.text[at.from:at.to], at.ok
+}
+
+func (c *cache) fetch(attrs Attributes, slot int) {
+	at := &c.reads[slot-1]
+	at.round, at.from = c.round, len(c.text)
+	c.text, at.ok = attrs.AppendAttr(c.text, c.slots[slot-1])
+	at.to = len(c.text)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -137,6 +138,13 @@ type scratch struct {
 	decisions []spillgate.Decision
 }
 
+// charge makes room for the charge of the i-th rule.
+func (s *scratch) charge(i int) *spillgate.Charge {
+	s.index = append(s.index, i)
+	s.charges = append(s.charges, spillgate.Charge{})
+	return &s.charges[len(s.charges)-1]
+}
+
 // An Option says more about one decision.
 type Option struct {
 	unit string
@@ -214,12 +222,12 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 			}
 			return false
 		}
-		c := spillgate.Charge{Space: e.spaces[i], Key: key, Meter: r.meter, Trial: trial}
+		n := int64(0)
 		if !peeked {
-			c.N = cost(r.Rule, opts)
+			n = cost(r.Rule, opts)
 		}
 		s.index = append(s.index, i)
-		s.charges = append(s.charges, c)
+		s.charges = append(s.charges, spillgate.Charge{Space: e.spaces[i], Key: key, Meter: r.meter, Ask: spillgate.Ask{N: n}, Trial: trial})
 	}
 	return true
 }
@@ -248,9 +256,8 @@ func cost(r *Rule, opts []Option) int64 {
 
 // take asks the store and folds its decisions into v.
 func (e *Engine) take(ctx context.Context, v *Verdict, s *scratch) {
-	for range s.charges {
-		s.decisions = append(s.decisions, spillgate.Decision{})
-	}
+	s.decisions = slices.Grow(s.decisions, len(s.charges))[:len(s.charges)]
+	clear(s.decisions)
 	err := e.store.Take(ctx, v.at, s.charges, s.decisions)
 	switch {
 	case err == nil:
@@ -267,7 +274,8 @@ func (e *Engine) take(ctx context.Context, v *Verdict, s *scratch) {
 // fold adds the decision on charge i to the verdict.
 func (e *Engine) fold(v *Verdict, s *scratch, i int, d *spillgate.Decision, from origin) {
 	c, o := &s.charges[i], v.add()
-	o.Rule, o.Decision, o.Peeked, o.Trial = e.policy.rules[s.index[i]].Rule, *d, c.N == 0, c.Trial
+	o.Decision = *d // by itself: in one statement with others it is copied twice
+	o.Rule, o.Peeked, o.Trial = e.policy.rules[s.index[i]].Rule, c.N == 0, c.Trial
 	o.index, o.key, o.charged, o.from = int32(s.index[i]), c.Key, d.Taken, from
 	if !d.Allowed && !c.Trial {
 		v.Allowed = false

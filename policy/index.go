@@ -34,6 +34,7 @@ type probe struct {
 type literals struct {
 	rules   map[string][]int32
 	longest int
+	lengths uint64 // that there are, those from 63 on as one
 }
 
 func (l *literals) add(text string, rule int32) {
@@ -42,11 +43,12 @@ func (l *literals) add(text string, rule int32) {
 	}
 	l.rules[text] = append(l.rules[text], rule)
 	l.longest = max(l.longest, len(text))
+	l.lengths |= 1 << min(len(text), 63)
 }
 
 // find adds the rules of v to found.
 func (l *literals) find(v []byte, found []uint64) {
-	if len(v) > l.longest || l.rules == nil {
+	if l.lengths&(1<<min(len(v), 63)) == 0 || len(v) > l.longest {
 		return
 	}
 	for _, i := range l.rules[string(v)] {
@@ -73,6 +75,8 @@ func (c *condition) literals() []literal {
 		l := literal{attr: c.attr, text: p.text}
 		switch star := strings.IndexByte(p.text, '*'); {
 		case !p.globs:
+		case p.under:
+			l.within = true
 		case c.attr.Kind == Path:
 			l.within, l.text = true, p.text[:strings.LastIndexByte(p.text[:star], '/')]
 		case c.attr.Kind == Host && star == 0 && strings.HasPrefix(p.text, "*.") && strings.IndexByte(p.text[1:], '*') < 0:

@@ -201,6 +201,12 @@ func (r *request) pick(p *Part) (a *Attribute, v []byte, addr netip.Addr) {
 // appendKey appends the encoding of p's value to the key at hand, and reports
 // false if the request has none of its attributes.
 func (r *request) appendKey(p *Part) bool {
+	if p.Attributes[0].Kind == ClientIP {
+		if addr := r.address(); addr.IsValid() {
+			r.appendAddress(addr, p.Prefix)
+			return true
+		}
+	}
 	a, v, addr := r.pick(p)
 	switch {
 	case a == nil:
@@ -219,15 +225,14 @@ func (r *request) appendKey(p *Part) bool {
 // IPv4 address, or of an IPv6 prefix and its length. Text in the
 // place of an address is appended as any other value, under another kind.
 func (r *request) appendAddress(a netip.Addr, prefix int) {
-	r.key = binary.AppendUvarint(r.key, uint64(kinds)+1)
 	if a.Is4() {
 		b := a.As4()
-		r.key = append(append(r.key, 4, 32), b[:]...)
+		r.key = append(r.key, byte(kinds)+1, 4, 32, b[0], b[1], b[2], b[3])
 		return
 	}
 	p := group(a, prefix)
 	b := p.Addr().As16()
-	r.key = append(append(r.key, 6, byte(p.Bits())), b[:]...)
+	r.key = append(append(r.key, byte(kinds)+1, 6, byte(p.Bits())), b[:]...)
 }
 
 // group returns the network that stands for an IPv6 address in a key.

@@ -41,6 +41,7 @@ type condition struct {
 type pattern struct {
 	text   string // for exact
 	globs  bool
+	under  bool // text is a folder without stars, and all under it is met
 	prefix netip.Prefix
 }
 
@@ -116,6 +117,9 @@ func compilePattern(k Kind, v string) (pattern, error) {
 		if !strings.HasPrefix(v, "[") && strings.Contains(v, ":") {
 			return pattern{}, fmt.Errorf("value %q: hosts are matched without their port", v)
 		}
+	}
+	if folder, ok := strings.CutSuffix(v, "/**"); ok && k == Path && folder != "" && !strings.Contains(folder, "*") {
+		return pattern{text: folder, globs: true, under: true}, nil
 	}
 	return pattern{text: v, globs: strings.Contains(v, "*")}, nil
 }
@@ -199,6 +203,10 @@ func meets(ps []pattern, k Kind, v []byte) bool {
 		switch {
 		case !p.globs:
 			if string(v) == p.text {
+				return true
+			}
+		case p.under:
+			if n := len(p.text); len(v) >= n && string(v[:n]) == p.text && (len(v) == n || v[n] == '/') {
 				return true
 			}
 		case k == Path:

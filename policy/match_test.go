@@ -45,6 +45,9 @@ func TestConditions(t *testing.T) {
 		{"path", "/api/v*/users", "/api/v2/users", true},
 		{"path", "/api/v*/users", "/api/v2/x/users", false},
 		{"path", "/**", "/", true},
+		{"path", "/a/**", "/a", true},
+		{"path", "/a/**", "/ab", false},
+		{"path", "/a*/**", "/ab/c", true},
 		{"path", "/a/b", "/a%2Fb", true},   // what a decoding server serves
 		{"path", "/a/*", "/a/b%2Fc", true}, // what the others serve
 		{"path", "/login", "/x/..%2Flogin", true},

@@ -21,6 +21,9 @@ import (
 // further one after a NUL, which no path holds. A rule speaks of a request that
 // any server might take for one of its own.
 func AppendPath(dst []byte, raw string) []byte {
+	if isNormal(raw) {
+		return append(dst, raw...)
+	}
 	start := len(dst)
 	dst = appendReading(dst, raw, reading{cut: true, merge: true})
 	slashes := encodedSlash(raw)
@@ -41,6 +44,29 @@ func AppendPath(dst []byte, raw string) []byte {
 		}
 	}
 	return dst
+}
+
+// isNormal reports whether raw surely is in normal form and has one reading,
+// as most paths are: it has neither an escape, a parameter, a backslash nor a
+// NUL, and no segment that is empty or begins with a dot.
+func isNormal(raw string) bool {
+	if raw == "" || raw[0] != '/' {
+		return false
+	}
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '%', ';', '\\', readingsEnd:
+			return false
+		case '/':
+			if i+1 == len(raw) {
+				return i == 0
+			}
+			if raw[i+1] == '/' || raw[i+1] == '.' {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // readingsEnd stands between two readings of a path.

@@ -68,11 +68,18 @@ func TestAppendPathKeepsWhatStandsBefore(t *testing.T) {
 }
 
 func FuzzAppendPath(f *testing.F) {
-	for _, s := range []string{"/login", "/a/../b", "/%2e%2e/x", "/;/", `\..\`, "/%", "/a%2f..%2fb", "//;a/./"} {
+	for _, s := range []string{"/login", "/a/../b", "/%2e%2e/x", "/;/", `\..\`, "/%", "/a%2f..%2fb", "//;a/./", "/v1/a.b/c..d", "/a/.b", "/a/", "a"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		readings := strings.Split(string(AppendPath(nil, raw)), "\x00")
+		if isNormal(raw) {
+			for n := range 8 {
+				if got := string(appendReading(nil, raw, reading{n&1 != 0, n&2 != 0, n&4 != 0})); got != raw {
+					t.Fatalf("%q is taken for normal, and is %q", raw, got)
+				}
+			}
+		}
 		if len(readings) > 8 {
 			t.Fatalf("%q: %d readings", raw, len(readings))
 		}
