@@ -45,6 +45,7 @@ var phases = []phase{
 	{"keyed", []string{allThree, leastSip, mutexMap, sethvargo, ourAllow}, (*results).runKeyed},
 	{"memory", []string{leastSip, mutexMap, ourAllow}, (*results).runMemory},
 	{"slowest", []string{mutexSweep, sethvargo, ourAllow}, (*results).runSlowest},
+	{"state", []string{ourAllow}, (*results).runState},
 }
 
 func main() {
@@ -128,6 +129,7 @@ func measureAll(size scale, all []contestant, short bool, skipped []string) (*re
 		samples: map[cell][]sample{},
 		memory:  map[string]footprint{},
 		slowest: map[string][]slow{},
+		state:   map[string]state{},
 	}
 	keys := newStreams(size.known, size.draws, size.fresh)
 	for _, p := range phases {

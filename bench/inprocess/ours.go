@@ -139,6 +139,8 @@ func ourRatios() []ratio {
 		{"bytes for each key beyond the cap", weight(ourAllow, forMore), number(1), 0, 0.01, false},
 		{"slowest decision while all expire: spillgate / sweepers", longest(ourAllow, inExpiry), sweepers, 0.05, 0.5, false},
 		{"slowest decision while growing: spillgate / sweepers", longest(ourAllow, inGrowth), sweepers, 0.05, 0.5, false},
+		{"a snapshot / writing the same bytes", saving(ourAllow, snapshotTime), saving(ourAllow, writeTime), 3, 6, false},
+		{"limited keys that a flood has freed", saving(ourAllow, freedKeys), number(1), 0, 0, false},
 		{"rate.Allow, one goroutine: spillgate / x/time", ns(ourRate, hot1), ns(xtimeSingle, hot1), 0.6, 0.9, false},
 		{"rate.Allow, two: spillgate / x/time", ns(ourRate, hot2), ns(xtimeSingle, hot2), 0.6, 0.9, false},
 		{"one hot key: three charges / one", ns(ourThree, hot1), ns(ourOne, hot1), 2.5, 4, false},

@@ -34,6 +34,7 @@ func (r *results) report(w io.Writer, all []contestant) {
 	r.refusals(w, all)
 	r.weights(w, all)
 	r.slowness(w, all)
+	r.states(w, all)
 	r.voids(w, all)
 }
 
@@ -65,7 +66,8 @@ func (r *results) met(c contestant) bool {
 		}
 	}
 	_, weighed := r.memory[c.name]
-	return weighed || len(r.slowest[c.name]) > 0
+	_, kept := r.state[c.name]
+	return weighed || kept || len(r.slowest[c.name]) > 0
 }
 
 // best names the peer to beat at each workload.

@@ -51,6 +51,7 @@ type results struct {
 	samples map[cell][]sample
 	memory  map[string]footprint
 	slowest map[string][]slow
+	state   map[string]state
 }
 
 func (r *results) add(c contestant, w workload, s sample) {
