@@ -57,6 +57,8 @@ type Server struct {
 	// FingerprintKeyFile is the file that [Server.FingerprintKey] reads; "" if
 	// the file names none.
 	FingerprintKeyFile string
+	// Connections limits the connections of each peer.
+	Connections Connections
 }
 
 // DefaultListen is where the gateway listens if the file does not say.

@@ -91,6 +91,7 @@ var serverForm = form[Server]{
 		in("state", "The file that the gateway keeps its counters in over a restart.", filePath,
 			func(s *Server, v string) { s.State = v }),
 		fingerprintKeyField,
+		connectionsField,
 	},
 }
 

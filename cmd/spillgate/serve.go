@@ -138,6 +138,9 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 		}
 		return &exitError{exitRunning, err}
 	}
+	if ln, err = limitConnections(ln, &server, logger); err != nil {
+		return &exitError{exitUsage, err}
+	}
 	save := func() error { return nil }
 	if server.State != "" { // not before: who has the address may have the file too
 		if save, err = state.keeping(); err != nil {

@@ -180,6 +180,7 @@ func serverText(s *policyfile.Server) []string {
 			strings.ToLower(s.ClientIP.Header), strings.Join(s.ClientIP.Trusted, ", ")))
 	}
 	lines = append(lines, answerServerText(s)...)
+	lines = append(lines, connectionsText(&s.Connections)...)
 	lines = append(lines, "RateLimit fields: "+map[policyfile.Headers]string{
 		policyfile.HeadersOn: "in every answer", policyfile.HeadersRefusals: "in refusals", policyfile.HeadersOff: "in no answer",
 	}[s.Headers])
@@ -247,6 +248,8 @@ type checkedServer struct {
 	State    string           `json:"state,omitempty"`
 
 	FingerprintKeyFile string `json:"fingerprint_key_file,omitempty"`
+
+	Connections *checkedConnections `json:"connections,omitempty"`
 }
 
 type checkedClientIP struct {
@@ -322,6 +325,7 @@ func conditions(m policy.Match) map[string][]string {
 
 func serverJSON(s *policyfile.Server) *checkedServer {
 	out := &checkedServer{Listen: s.Listen, Upstream: s.Upstream, Headers: s.Headers.String(), State: s.State, FingerprintKeyFile: s.FingerprintKeyFile}
+	out.Connections = connectionsJSON(&s.Connections)
 	if s.Client != nil {
 		out.ClientIP = &checkedClientIP{Trusted: s.ClientIP.Trusted, From: s.ClientIP.Header}
 	}
