@@ -27,6 +27,8 @@ func (d *decoder) file(root *yaml.Node, f *File) {
 			d.report(beyond...)
 		}
 		f.beyond = sorted(beyond)
+		f.Tests = doc.tests
+		d.settleTests(&doc, f)
 	case !m.strange: // else a key that is not known may be meant so
 		d.fail(root, `list at least one rule under "rules:"`, "no rules: the file would limit nothing")
 	}

@@ -149,7 +149,9 @@ type form[T any] struct {
 	example string
 	fields  []field[T]
 	hint    func(key string) string // the fix for a key that is unknown, if known better
-	also    map[string]string       // what others call a key, in lower case
+	// other reads a key that is none of the fields, and reports whether it did.
+	other func(d *decoder, key, value *yaml.Node, into *T) bool
+	also  map[string]string // what others call a key, in lower case
 }
 
 func (f *form[T]) keys() []string {
@@ -202,6 +204,9 @@ func (f *form[T]) read(d *decoder, n *yaml.Node, into *T) (mapping, bool) {
 	var ok bool
 	ok, m.strange = d.pairs(n, f.what, f.example, func(key, value *yaml.Node) {
 		field := f.field(key.Value)
+		if field == nil && f.other != nil && f.other(d, key, value, into) {
+			return
+		}
 		if field == nil {
 			m.bad[""] = true
 			meant, fix := f.meant(key.Value)

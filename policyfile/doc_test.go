@@ -42,8 +42,15 @@ func TestManual(t *testing.T) {
 		switch string(m[1]) {
 		case " policy":
 			policies++
-			if _, err := Parse("policy.md", m[2]); err != nil {
+			f, err := Parse("policy.md", m[2])
+			if err != nil {
 				t.Errorf("%v in the example\n%s", err, m[2])
+				continue
+			}
+			for _, test := range f.Tests {
+				if fails := test.Run().Failures; len(fails) > 0 {
+					t.Errorf("%v in the example\n%s", fails, m[2])
+				}
 			}
 		case " refused":
 		default:
@@ -82,7 +89,7 @@ func TestManualShowsEachKey(t *testing.T) {
 			examples = append(examples, m[2]...)
 		}
 	}
-	for _, keys := range [][]string{documentForm.keys(), serverForm.keys(), clientIPForm.keys(), ruleForm.keys()} {
+	for _, keys := range [][]string{documentForm.keys(), serverForm.keys(), clientIPForm.keys(), ruleForm.keys(), testForm.keys(), requestForm.keys(), expectForm.keys()} {
 		for _, key := range keys {
 			if !regexp.MustCompile(`(?m)(^|[ {])` + key + `:`).Match(examples) {
 				t.Errorf("no example uses %q", key)

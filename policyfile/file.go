@@ -20,6 +20,9 @@ type File struct {
 	Server Server
 	// ForGateway reports that the file has a server part.
 	ForGateway bool
+	// Tests are the scenarios of the file; Run runs one. Programs that only
+	// decide have no use for them.
+	Tests []*Test
 
 	beyond Errors
 }

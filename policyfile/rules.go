@@ -18,12 +18,13 @@ type document struct {
 	server *Server
 	rules  []policy.Rule
 	places []mapping // of the rules
+	tests  []*Test
 }
 
 var documentForm = form[document]{
 	what:    "a policy file",
 	example: `"rules:" and a list of rules under it`,
-	also:    map[string]string{"limits": "rules", "policy": "rules", "policies": "rules", "gateway": "server", "serve": "server"},
+	also:    map[string]string{"limits": "rules", "policy": "rules", "policies": "rules", "gateway": "server", "serve": "server", "test": "tests", "scenarios": "tests"},
 	fields: []field[document]{
 		{
 			key: "server", about: "How the gateway serves. Programs that only want the policy pass it over.",
@@ -37,6 +38,13 @@ var documentForm = form[document]{
 			schema: schema{"type": "array", "minItems": 1, "maxItems": policy.MaxRules, "items": schema{"$ref": "#/$defs/rule"}},
 			read: func(d *decoder, n *yaml.Node, into *document) {
 				d.items(n, "a list of rules", into.rule(d))
+			},
+		},
+		{
+			key: "tests", about: "Scenarios, which spillgate test runs: requests at given times, and what must be said of each.",
+			schema: schema{"type": "array", "minItems": 1, "items": schema{"$ref": "#/$defs/test"}},
+			read: func(d *decoder, n *yaml.Node, into *document) {
+				d.items(n, "a list of tests", into.test(d))
 			},
 		},
 	},

@@ -21,7 +21,12 @@ func Schema() []byte {
 	}
 	client := clientIPForm.asSchema()
 	client["required"], client["minProperties"] = clientIPForm.keys(), len(clientIPForm.keys())
+	test := testForm.asSchema()
+	test["required"] = []string{"name", "requests"}
+	with, request := withForm.asSchema(), requestForm.asSchema()
+	with["patternProperties"], request["patternProperties"] = attributePatterns(), attributePatterns()
 	root["$defs"] = schema{
+		"test": test, "with": with, "request": request, "expect": expectSchema(),
 		"server":    serverForm.asSchema(),
 		"client_ip": client,
 		"rule":      rule,

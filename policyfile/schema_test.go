@@ -14,6 +14,7 @@ type object struct {
 	AdditionalProperties any               `json:"additionalProperties"`
 	Enum                 []string          `json:"enum"`
 	Examples             []string          `json:"examples"`
+	AnyOf                []object          `json:"anyOf"`
 	Defs                 map[string]object `json:"$defs"`
 }
 
@@ -38,6 +39,10 @@ func TestSchemaHasEachKey(t *testing.T) {
 		"server":    {s.Defs["server"], serverForm.keys()},
 		"client_ip": {s.Defs["client_ip"], clientIPForm.keys()},
 		"rule":      {s.Defs["rule"], ruleForm.keys()},
+		"test":      {s.Defs["test"], testForm.keys()},
+		"with":      {s.Defs["with"], withForm.keys()},
+		"request":   {s.Defs["request"], requestForm.keys()},
+		"expect":    {s.Defs["expect"].AnyOf[1], expectForm.keys()},
 	} {
 		var keys []string
 		for key, p := range c.schema.Properties {

@@ -41,7 +41,11 @@ func summarise(w io.Writer, path string, f *policyfile.File) error {
 		}
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s: OK, %s\n\n", path, plural(len(rules), "rule"))
+	fmt.Fprintf(&b, "%s: OK, %s", path, plural(len(rules), "rule"))
+	if len(f.Tests) > 0 {
+		fmt.Fprintf(&b, ", %s", plural(len(f.Tests), "test"))
+	}
+	b.WriteString("\n\n")
 	for i, row := range rows {
 		var line strings.Builder
 		for j, cell := range row {
@@ -215,6 +219,7 @@ type checked struct {
 	OK       bool           `json:"ok"`
 	Rules    []checkedRule  `json:"rules,omitempty"`
 	Server   *checkedServer `json:"server,omitempty"`
+	Tests    []checkedTest  `json:"tests,omitempty"`
 	Warnings []string       `json:"warnings,omitempty"`
 	Errors   []checkedError `json:"errors,omitempty"`
 }
@@ -238,6 +243,11 @@ type checkedRule struct {
 	MaxKeys  int                 `json:"max_keys"` // 1 without a key, 0 for one that denies
 	AtCap    string              `json:"at_cap"`
 	TTL      string              `json:"ttl,omitempty"`
+}
+
+type checkedTest struct {
+	Name   string `json:"name"`
+	Source string `json:"source"`
 }
 
 type checkedServer struct {
@@ -282,6 +292,9 @@ func checkJSON(w io.Writer, path string) error {
 		}
 		if f.ForGateway {
 			out.Server = serverJSON(&f.Server)
+		}
+		for _, t := range f.Tests {
+			out.Tests = append(out.Tests, checkedTest{t.Name, t.Source})
 		}
 		out.Warnings = warnings(f)
 	}

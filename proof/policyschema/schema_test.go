@@ -39,11 +39,26 @@ func compile(t *testing.T) *jsonschema.Schema {
 // validate holds a YAML text against the schema, as an editor would.
 func validate(t *testing.T, s *jsonschema.Schema, text []byte) error {
 	t.Helper()
+	var n yaml.Node
+	if err := yaml.Load(text, &n); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	timesAreText(&n)
 	var v any
-	if err := yaml.Load(text, &v); err != nil {
+	if err := n.Decode(&v); err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	return s.Validate(v)
+}
+
+// timesAreText makes strings of timestamps, which YAML 1.2, and JSON, have not.
+func timesAreText(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!timestamp" {
+		n.Tag = "!!str"
+	}
+	for _, c := range n.Content {
+		timesAreText(c)
+	}
 }
 
 var block = regexp.MustCompile("(?ms)^```yaml (policy|refused)\n(.*?)^```$")
@@ -88,6 +103,8 @@ func TestSchemaAgreesOnSmallChanges(t *testing.T) {
 	const good = `server: {listen: "127.0.0.1:80", upstream: "http://a.example", client_ip: {trusted: [private], from: forwarded}, headers: off}
 rules:
   - {name: a, match: {path: /x}, peek: {method: [GET]}, key: client.ip, missing: skip, limit: 10/s burst 20, deny: false, unit: tokens, cost: 5, failures: [401], enforce: 50, tell: true, on_fault: open, max_keys: 5, at_cap: overflow, ttl: 10m}
+tests:
+  - {name: t, start: 2026-03-29T00:00:00+01:00, with: {header.x-y: z, store: up}, requests: [{at: 0s, times: 2, every: 1s, cost: {tokens: 5}, ends: 401, takes: 1s, spent: {tokens: 0}, expect: {denied: a, retry_after: 1h30m}}, {at: 2026-03-30T00:00:00Z, path: /x, expect: allowed}]}
 `
 	s := compile(t)
 	for _, c := range []struct{ from, to string }{
@@ -107,6 +124,13 @@ rules:
 		{"max_keys: 5", "max_keys: 0"}, {"max_keys: 5", "max_keys: 3000000000"}, {"at_cap: overflow", "at_cap: makeroom"}, {"at_cap: overflow", "at_cap: make_room"},
 		{"ttl: 10m", "ttl: 10"}, {"ttl: 10m", "ttl: 1e3s"}, {"ttl: 10m", "ttl: ''"}, {"ttl: 10m", "ttl: 7d"},
 		{"rules:", "rule:"},
+		{"name: t, ", ""}, {"name: t,", "name: '',"}, {"start:", "begin:"}, {"29T00:00:00+01:00", "29"}, {"01:00", "0100"}, {"header.x-y: z", "header.x-y: 5"}, {"header.x-y: z", "heading: z"},
+		{"store: up", "store: off"}, {"store: up", "store: down"}, {"at: 0s", "at: 0"}, {"at: 0s", "at: 1.5h30m"}, {"at: 0s", "at: -1s"}, {"times: 2", "times: 0"}, {"times: 2", "times: '2'"},
+		{"every: 1s", "every: never"}, {"cost: {tokens: 5}", "cost: 5"}, {"cost: {tokens: 5}", "cost: {}"}, {"cost: {tokens: 5}", "cost: {tokens: 0}"}, {"ends: 401", "ends: 4xx"}, {"ends: 401", "ends: aborted"}, {"ends: 401", "ends: OK"},
+		{"takes: 1s", "takes: 1"}, {"tokens: 0}", "tokens: -1}"}, {"expect: allowed", "expect: passed"}, {"expect: allowed", "expect: {}"}, {"expect: allowed", "expect: []"}, {"expect: allowed", "expect: {rules: []}"}, {"expect: allowed", "expect: {allowed: a}"},
+		{"expect: allowed", "expect: {retry_after: 1s}"}, {"expect: allowed", "expect: {delay: 1s, remaining: {a: 1}, would_deny: [a], peeked: a}"}, {"expect: allowed", "expect: {remaining: {}}"}, {"expect: allowed", "expect: {remaining: {a: -1}}"},
+		{"retry_after: 1h30m", "retry_after: never"}, {"retry_after: 1h30m", "retry_after: 10"}, {"retry_after: 1h30m", "delay: 1s"}, {"denied: a", "denied: []"}, {"denied: a", "denied: 5"}, {"denied: a,", ""},
+		{", requests: [", ", steps: ["},
 	} {
 		text := []byte(strings.Replace(good, c.from, c.to, 1))
 		_, parsed := policyfile.Parse("x", text)
