@@ -25,6 +25,8 @@ type Engine struct {
 
 	lists []*topk.List // who is limited, one a rule; nil if nobody asked for it
 
+	penalties []*penalty // one a rule, nil for those without; nil if none has one
+
 	prints fingerprints
 
 	scratch sync.Pool // of *scratch
@@ -93,6 +95,7 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 			e.lists = append(e.lists, topk.New(o.track))
 		}
 	}
+	e.addPenalties(before, o.track)
 	e.scratch.New = func() any {
 		return &scratch{request: request{buf: make([]byte, 0, 256), key: make([]byte, 0, 256)}}
 	}
@@ -136,6 +139,9 @@ type scratch struct {
 	index     []int // of the rule of each charge
 	charges   []spillgate.Charge
 	decisions []spillgate.Decision
+
+	one  [1]spillgate.Charge // a charge by itself, and what was said of it
+	said [1]spillgate.Decision
 }
 
 // charge makes room for the charge of the i-th rule.
@@ -228,6 +234,9 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		}
 		s.index = append(s.index, i)
 		s.charges = append(s.charges, spillgate.Charge{Space: e.spaces[i], Key: key, Meter: r.meter, Ask: spillgate.Ask{N: n}, Trial: trial})
+		if e.penalties != nil && e.penalties[i] != nil && !peeked && whole && !trial {
+			e.gate(s, i, key)
+		}
 	}
 	return true
 }
@@ -264,6 +273,9 @@ func (e *Engine) take(ctx context.Context, v *Verdict, s *scratch) {
 		for i := range s.charges {
 			e.fold(v, s, i, &s.decisions[i], fromStore)
 		}
+		if e.penalties != nil && !v.Allowed {
+			e.penalise(ctx, v, s)
+		}
 	case errors.Is(err, spillgate.ErrCost) || errors.Is(err, spillgate.ErrCharge) || ctx.Err() != nil:
 		v.Allowed, v.err = false, fmt.Errorf("policy: %w", err)
 	default:
@@ -273,6 +285,10 @@ func (e *Engine) take(ctx context.Context, v *Verdict, s *scratch) {
 
 // fold adds the decision on charge i to the verdict.
 func (e *Engine) fold(v *Verdict, s *scratch, i int, d *spillgate.Decision, from origin) {
+	if s.charges[i].Need > 0 {
+		e.foldGate(v, s, i, d)
+		return
+	}
 	c, o := &s.charges[i], v.add()
 	o.Decision = *d // by itself: in one statement with others it is copied twice
 	o.Rule, o.Peeked, o.Trial = e.policy.rules[s.index[i]].Rule, c.N == 0, c.Trial
@@ -297,6 +313,7 @@ func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause e
 	for i := range s.charges {
 		c, r := s.charges[i], &e.policy.rules[s.index[i]]
 		switch {
+		case c.Need > 0: // who is blocked is not known
 		case r.OnFault == Open || c.Trial:
 			e.fold(v, s, i, &spillgate.Decision{Allowed: true, Reason: spillgate.Granted, Limit: r.meter.Limit().Cap()}, fromNowhere)
 		case r.OnFault == Shut || e.shares[s.index[i]] == nil:

@@ -45,6 +45,8 @@ type Rule struct {
 	// reported, but never refused: 100 is a shadow rule, and a roll-out goes
 	// down from there. A key stays on its side while the rule's name stays.
 	Spare int
+	// Penalty blocks keys that this rule has refused too often.
+	Penalty Penalty
 	// Tell asks the front to tell the program behind how much is left.
 	Tell bool
 	// OnFault says what happens when the store can't answer.
@@ -149,8 +151,9 @@ func Compile(rules []Rule) (*Policy, error) {
 		}
 		seen[r.Name] = i
 		if len(r.Match) == 0 {
-			if everywhere++; everywhere == spillgate.MaxCharges+1 {
-				bad("match", fmt.Errorf("missing, as in %d rules before: at most %d can apply to one request", everywhere-1, spillgate.MaxCharges))
+			before := everywhere
+			if everywhere += r.charges(); before <= spillgate.MaxCharges && everywhere > spillgate.MaxCharges {
+				bad("match", fmt.Errorf("missing, as in rules before that make %d charges: at most %d can apply to one request", before, spillgate.MaxCharges))
 			}
 		}
 		p.rules = append(p.rules, r.compile(bad))
@@ -213,6 +216,11 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 			bad("unit", err)
 		}
 	}
+	if r.Penalty != (Penalty{}) {
+		if err := r.Penalty.check(r); err != nil {
+			bad("penalty", err)
+		}
+	}
 	if r.Spare < 0 || r.Spare > 100 {
 		bad("enforce", fmt.Errorf("%d: must be from 0 to 100 percent", 100-r.Spare))
 	}
@@ -235,6 +243,14 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 
 func (r *Rule) space() spillgate.SpaceOptions {
 	return spillgate.SpaceOptions{MaxKeys: r.MaxKeys, AtCap: r.AtCap, TTL: r.TTL}
+}
+
+// charges returns how many charges r makes of a request.
+func (r *Rule) charges() int {
+	if r.Penalty != (Penalty{}) {
+		return 2
+	}
+	return 1
 }
 
 func (r *Rule) unit() string {

@@ -266,6 +266,13 @@ func (e *entry) add(ev Event) {
 	}
 }
 
+// Cut returns text as a list keeps it: cut after [MaxText] bytes.
+func Cut(text []byte) string {
+	var e entry
+	e.setText(text)
+	return string(e.text)
+}
+
 // setText keeps text in the memory of the text before, if that is enough.
 func (e *entry) setText(text []byte) {
 	whole := len(text) <= MaxText
