@@ -44,8 +44,8 @@ const MaxAfter = 1000
 // longest is the longest period of anything, and so of a block.
 const longest = 366 * 24 * time.Hour
 
-// filled returns p with its defaults filled in.
-func (p Penalty) filled() Penalty {
+// Filled returns p with its defaults filled in.
+func (p Penalty) Filled() Penalty {
 	p.Grow = max(p.Grow, 1)
 	if p.Most == 0 {
 		p.Most = max(24*time.Hour, p.Block)
@@ -72,7 +72,8 @@ func (p *Penalty) lasts(n int64) time.Duration {
 func (p Penalty) check(r *Rule) error {
 	within := func(what string, d, least, most time.Duration) error {
 		if d < least || d > most || d%time.Millisecond != 0 {
-			return fmt.Errorf("%s %s: must be whole milliseconds, from %s to %s", what, d, least, most)
+			return fmt.Errorf("%s %s: want whole milliseconds, from %s to %s; write %s", what, d, period(least), period(most),
+				period(max(least, min(most, d.Round(time.Millisecond)))))
 		}
 		return nil
 	}
@@ -86,18 +87,31 @@ func (p Penalty) check(r *Rule) error {
 	case p.After < 1 || p.After > MaxAfter:
 		return fmt.Errorf("after %d: must be from 1 to %d refusals", p.After, MaxAfter)
 	case p.Block < p.Within:
-		return fmt.Errorf("block %s is shorter than within %s, so what led to a block would still count when it ends; write a longer block or a shorter window", p.Block, p.Within)
+		return fmt.Errorf("block %s is shorter than within %s, so what led to a block would still count when it ends; write block: %s, or a shorter window", period(p.Block), period(p.Within), period(p.Within))
 	case p.Grow < 0 || p.Grow > 100:
 		return fmt.Errorf("grow %d: must be from 1 to 100", p.Grow)
 	case p.Grow <= 1 && (p.Most != 0 || p.Forget != 0):
 		return errors.New("most and forget say nothing without grow; add grow: 2, or remove them")
 	}
-	f := p.filled()
+	f := p.Filled()
 	return errors.Join(
 		within("within", p.Within, time.Millisecond, longest),
 		within("block", p.Block, time.Millisecond, longest),
 		within("most", f.Most, p.Block, longest),
 		within("forget", f.Forget, f.Most, longest))
+}
+
+// period writes d as a policy does, in the largest unit that it is whole in.
+func period(d time.Duration) string {
+	for _, u := range []struct {
+		name string
+		unit time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}} {
+		if d >= u.unit && d%u.unit == 0 {
+			return fmt.Sprintf("%d%s", d/u.unit, u.name)
+		}
+	}
+	return d.String()
 }
 
 // A block is a charge in a space of its own: as many units as it lasts
@@ -133,7 +147,7 @@ type penalty struct {
 // newPenalty prepares a penalty that check has nothing against. It is nil if
 // the process has made too many limits.
 func newPenalty(r *Rule, track int) *penalty {
-	p := &penalty{Penalty: r.Penalty.filled()}
+	p := &penalty{Penalty: r.Penalty.Filled()}
 	keys := r.Table().MaxKeys
 	space := func(name string, most int, ttl time.Duration) *spillgate.Space {
 		sp, _ := spillgate.NewSpace(r.Name+name, spillgate.SpaceOptions{MaxKeys: min(keys, most), AtCap: spillgate.MakeRoom, TTL: ttl})

@@ -169,7 +169,7 @@ func TestPenaltyLengths(t *testing.T) {
 		{Penalty{Block: time.Millisecond, Grow: 100, Most: longest}, 1 << 40, longest},
 		{Penalty{Block: longest, Grow: 100, Most: longest}, 9, longest},
 	} {
-		p := tt.p.filled()
+		p := tt.p.Filled()
 		if got := p.lasts(tt.n); got != tt.want {
 			t.Errorf("block %d of %+v lasts %s, want %s", tt.n, tt.p, got, tt.want)
 		}
@@ -443,7 +443,7 @@ func TestPenaltiesThatSayNothing(t *testing.T) {
 		"explodes":        {func(r *Rule) { r.Penalty.Grow = 101 }, "grow 101"},
 		"most alone":      {func(r *Rule) { r.Penalty.Most = 2 * time.Hour }, "without grow"},
 		"forget alone":    {func(r *Rule) { r.Penalty.Forget = 2 * time.Hour }, "without grow"},
-		"most too short":  {func(r *Rule) { r.Penalty.Grow, r.Penalty.Most = 2, time.Minute }, "most 1m0s"},
+		"most too short":  {func(r *Rule) { r.Penalty.Grow, r.Penalty.Most = 2, time.Minute }, "most 1m0s: want whole milliseconds, from 1h to 366d; write 1h"},
 		"forget too soon": {func(r *Rule) { r.Penalty.Grow, r.Penalty.Forget = 2, time.Hour }, "forget 1h0m0s"},
 	} {
 		r := guarded(t)

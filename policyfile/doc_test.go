@@ -89,7 +89,7 @@ func TestManualShowsEachKey(t *testing.T) {
 			examples = append(examples, m[2]...)
 		}
 	}
-	for _, keys := range [][]string{documentForm.keys(), serverForm.keys(), clientIPForm.keys(), ruleForm.keys(), testForm.keys(), requestForm.keys(), expectForm.keys()} {
+	for _, keys := range [][]string{documentForm.keys(), serverForm.keys(), clientIPForm.keys(), ruleForm.keys(), testForm.keys(), requestForm.keys(), expectForm.keys(), penaltyForm.keys()} {
 		for _, key := range keys {
 			if !regexp.MustCompile(`(?m)(^|[ {])` + key + `:`).Match(examples) {
 				t.Errorf("no example uses %q", key)

@@ -188,6 +188,8 @@ var ruleForm = form[policy.Rule]{
 			func(r *policy.Rule, v []string) { r.Failures = v }),
 		in("enforce", "The percentage of keys that the rule may refuse. 0 makes it a shadow rule, which only counts; 100 if left out.", whole(0, 100),
 			func(r *policy.Rule, v int64) { r.Spare = int(100 - v) }),
+		in("penalty", "Blocks a key that the rule has refused too often.", penalty,
+			func(r *policy.Rule, v policy.Penalty) { r.Penalty = v }),
 		in("tell", "Tells the program behind how much is left.", truth,
 			func(r *policy.Rule, v bool) { r.Tell = v }),
 		in("on_fault", "How the rule decides while a store that a program brings can't answer: in local memory, open (let pass), or closed (refuse as unavailable). The gateway's own memory always answers.",

@@ -27,6 +27,7 @@ func Schema() []byte {
 	with["patternProperties"], request["patternProperties"] = attributePatterns(), attributePatterns()
 	root["$defs"] = schema{
 		"test": test, "with": with, "request": request, "expect": expectSchema(),
+		"penalty":   penaltySchema(),
 		"server":    serverForm.asSchema(),
 		"client_ip": client,
 		"rule":      rule,

@@ -152,6 +152,7 @@ func details(r *policy.Rule) (out []string) {
 		}[r.Missing])
 	}
 	out = append(out, answerDetails(r)...)
+	add(r.Penalty != (policy.Penalty{}), "%s", penaltyText(r))
 	add(r.Tell, "tells the program behind what is left (%s)", httplimit.RemainingHeader)
 	add(r.OnFault == policy.Open, "lets requests pass while the store can't answer")
 	add(r.OnFault == policy.Shut, "refuses as unavailable while the store can't answer")
@@ -199,6 +200,11 @@ func warnings(f *policyfile.File) (out []string) {
 	if slices.Contains(f.Server.ClientIP.Trusted, clientip.Any) {
 		out = append(out, `client_ip trusts "any": whoever reaches this server past its proxies can claim to be any client, and so has no limit by client.ip`)
 	}
+	for i := range f.Policy.Rules() {
+		if w := penaltyWarning(&f.Policy.Rules()[i]); w != "" {
+			out = append(out, w)
+		}
+	}
 	var beyond policyfile.Errors
 	if errors.As(f.BeyondGateway(), &beyond) {
 		out = append(out, fmt.Sprintf("for a program, not for spillgate serve: line %d: %s", beyond[0].Line, beyond[0].Msg))
@@ -238,6 +244,7 @@ type checkedRule struct {
 	Cost     int64               `json:"cost"`
 	Failures []string            `json:"failures,omitempty"`
 	Enforce  int                 `json:"enforce"`
+	Penalty  *checkedPenalty     `json:"penalty,omitempty"`
 	Tell     bool                `json:"tell"`
 	OnFault  string              `json:"on_fault"`
 	MaxKeys  int                 `json:"max_keys"` // 1 without a key, 0 for one that denies
@@ -313,7 +320,7 @@ func checkJSON(w io.Writer, path string) error {
 func ruleJSON(r *policy.Rule) checkedRule {
 	c := checkedRule{
 		Name: r.Name, Source: r.Source, Secret: secrets(r), Match: conditions(r.Match), Key: keyParts(r.Key), Missing: missingWords[r.Missing],
-		Deny: r.Deny, Unit: unit(r), Cost: max(1, r.Cost), Failures: r.Failures, Enforce: 100 - r.Spare, Tell: r.Tell,
+		Deny: r.Deny, Unit: unit(r), Cost: max(1, r.Cost), Failures: r.Failures, Enforce: 100 - r.Spare, Penalty: penaltyJSON(r), Tell: r.Tell,
 		OnFault: faultWords[r.OnFault], MaxKeys: maxKeys(r), AtCap: atCapWords[r.AtCap],
 	}
 	if len(r.Peek) > 0 {
