@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"math/bits"
 	"net/http"
 	"strconv"
@@ -23,6 +24,12 @@ type quota struct {
 	name  string
 	limit spillgate.Limit
 	item  string // of RateLimit-Policy
+
+	// For the older dialects:
+	unit     string
+	names    [3]string // of the unit's fields
+	key      []policy.Part
+	bySource bool // it is the limit of a Limiter
 }
 
 func quotaOf(name, unit string, l spillgate.Limit) *quota {
@@ -38,6 +45,8 @@ func quotaOf(name, unit string, l spillgate.Limit) *quota {
 		b = appendInteger(append(b, ";w="...), w)
 	}
 	q.item = string(b)
+	q.unit = cmp.Or(unit, policy.Requests)
+	q.names = unitNames(q.unit)
 	return q
 }
 
@@ -45,6 +54,7 @@ func quotaOf(name, unit string, l spillgate.Limit) *quota {
 type told struct {
 	*quota
 	decision *spillgate.Decision
+	pk       *[12]byte // base64; nil if it is not told
 }
 
 // tell appends what v tells: the rules that refuse, then the others. Rules on
@@ -64,7 +74,11 @@ func (p *policed) tellOf(ts []told, v *policy.Verdict, refusing bool) []told {
 	for i := range v.Len() {
 		o := v.Outcome(i)
 		if q := p.quotas[o.Rule]; q != nil && !o.Trial && o.Refuses() == refusing && !flat(o) {
-			ts = append(ts, told{q, &o.Decision})
+			t := told{quota: q, decision: &o.Decision}
+			if p.partitions {
+				t.setPartition(v.Partition(o))
+			}
+			ts = append(ts, t)
 		}
 	}
 	return ts
@@ -76,6 +90,7 @@ func quotasOf(rules []policy.Rule) map[*policy.Rule]*quota {
 	for i := range rules {
 		if r := &rules[i]; !r.Deny && r.Limit.Algorithm != spillgate.Unlimited {
 			quotas[r] = quotaOf(r.Name, r.Unit, r.Limit)
+			quotas[r].key = r.Key
 		}
 	}
 	return quotas
@@ -100,9 +115,9 @@ func (f *fields) set(h http.Header, ts []told, first bool) {
 		return
 	}
 	items, b := ts[0].item, f.text[:0]
-	if len(ts) > 1 {
+	if len(ts) > 1 || ts[0].pk != nil {
 		for i := range ts {
-			b = append(separate(b, i), ts[i].item...)
+			b = ts[i].appendPartition(append(separate(b, i), ts[i].item...))
 		}
 		items = text(b)
 	}
@@ -145,9 +160,9 @@ func (f *fields) put(h http.Header, key string, i int, text string, first bool) 
 	}
 }
 
-// retry writes Retry-After, in whole seconds, rounded up.
-func (f *fields) retry(h http.Header, wait time.Duration) {
-	f.values[2] = strconv.FormatInt(seconds(wait), 10)
+// retry writes Retry-After, in whole seconds.
+func (f *fields) retry(h http.Header, wait int64) {
+	f.values[2] = strconv.FormatInt(wait, 10)
 	h[retryField] = f.values[2:3:3]
 }
 
@@ -168,7 +183,7 @@ func (t *told) appendLimit(b []byte) []byte {
 	if t.limit.Algorithm != spillgate.Concurrency && t.decision.ResetAfter != spillgate.Never {
 		b = appendInteger(append(b, ";t="...), seconds(t.decision.ResetAfter))
 	}
-	return b
+	return t.appendPartition(b)
 }
 
 // appendName appends the rule's name as a String. Names and units hold

@@ -86,7 +86,7 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if l.headers == Always {
 		var room [1]told
-		new(fields).set(w.Header(), l.tell(room[:0], d), false)
+		l.announce(new(fields), w.Header(), r, l.tell(room[:0], d), false)
 	}
 	if d.Slot == 0 {
 		x.free()
@@ -113,9 +113,10 @@ func (l *limited) tell(ts []told, d *spillgate.Decision) []told {
 			unit = l.costs[0].unit
 		}
 		q = quotaOf(l.name, unit, limit)
+		q.bySource = true
 		l.quota.Store(q)
 	}
-	return append(ts, told{q, d})
+	return append(ts, told{quota: q, decision: d})
 }
 
 // keyOf returns the key of the first source that the request has. It is good
@@ -202,7 +203,7 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if p.bare {
 		if p.headers == Always {
-			p.announce(new(fields), w, v)
+			p.tellOn(new(fields), w, r, v)
 		}
 		p.serve(w, r, v)
 		x.free()
@@ -211,14 +212,15 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &carried{Carrier: policy.Carrier{Context: r.Context(), Verdict: x.verdict}}
 	x.free()
 	if p.headers == Always {
-		p.announce(&c.fields, w, &c.Verdict)
+		p.tellOn(&c.fields, w, r, &c.Verdict)
 	}
 	p.serve(w, r.WithContext(c), &c.Verdict)
 }
 
-func (p *policed) announce(f *fields, w http.ResponseWriter, v *policy.Verdict) {
+// tellOn tells of v in an answer that is not a refusal.
+func (p *policed) tellOn(f *fields, w http.ResponseWriter, r *http.Request, v *policy.Verdict) {
 	var room [8]told
-	f.set(w.Header(), p.tell(room[:0], v), false)
+	p.announce(f, w.Header(), r, p.tell(room[:0], v), false)
 }
 
 // serve lets the handler answer, then settles v.

@@ -12,16 +12,20 @@ import (
 type Option func(*options)
 
 type options struct {
-	sources  []source
-	resolver *clientip.Resolver
-	prefix   int // of IPv6 addresses, for New
-	claim    func(*http.Request, string) (string, bool)
-	costs    []costOf
-	headers  HeaderMode
-	denied   func(http.ResponseWriter, *http.Request, Refusal)
-	log      *slog.Logger
-	name     string
-	bare     bool // no verdict in the context
+	sources    []source
+	resolver   *clientip.Resolver
+	prefix     int // of IPv6 addresses, for New
+	claim      func(*http.Request, string) (string, bool)
+	costs      []costOf
+	headers    HeaderMode
+	denied     func(http.ResponseWriter, *http.Request, Refusal)
+	log        *slog.Logger
+	name       string
+	bare       bool      // no verdict in the context
+	jitter     int       // percent
+	dialects   []Dialect // beside Draft, which undrafted leaves out
+	undrafted  bool
+	partitions bool // tell of partition keys
 }
 
 // A source says who is asking. get is nil for the client's address.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -31,15 +29,15 @@ type Refusal struct {
 	ResetAfter time.Duration
 	// Reason is the decision's, of Rule.
 	Reason spillgate.Reason
+	// Answer is what Rule says of the answer, nil if it says nothing.
+	Answer *policy.Answer
 	// Err says why nothing was decided; nil if a rule refuses.
 	Err error
-}
 
-// The types of problems (RFC 9457) in IANA's registry, from the draft.
-const (
-	quotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-)
+	flat    bool           // Rule refuses by itself, without a quota
+	problem policy.Problem // "" is about:blank
+	wait    int64          // seconds that are told; 0 for none
+}
 
 // statusGone is what nginx notes for a client that went away.
 const statusGone = 499
@@ -51,7 +49,7 @@ const faultWait = time.Second
 type refusal struct {
 	Refusal
 	fields   fields
-	values   [3]string
+	values   [4]string
 	violated [4]string
 	id       [16]byte
 }
@@ -63,10 +61,10 @@ func (l *limited) refuse(w http.ResponseWriter, r *http.Request, d *spillgate.De
 	case spillgate.BadCost:
 		f.Status, f.Err = http.StatusBadRequest, d.Err()
 	case spillgate.Closed:
-		f.Status, f.Err, f.RetryAfter = http.StatusServiceUnavailable, d.Err(), faultWait
+		f.Status, f.Err, f.RetryAfter, f.problem = http.StatusServiceUnavailable, d.Err(), faultWait, policy.ReducedCapacity
 	default:
 		f.Status, f.Rule, f.Violated = http.StatusTooManyRequests, l.name, append(f.violated[:0], l.name)
-		f.RetryAfter, f.ResetAfter = d.RetryAfter, d.ResetAfter
+		f.RetryAfter, f.ResetAfter, f.problem = d.RetryAfter, d.ResetAfter, policy.QuotaExceeded
 		var room [1]told
 		l.answer(w, r, f, l.tell(room[:0], d))
 		return
@@ -89,9 +87,8 @@ func (p *policed) refuse(w http.ResponseWriter, r *http.Request, v *policy.Verdi
 		Status: http.StatusTooManyRequests, Rule: o.Rule.Name, Reason: o.Decision.Reason,
 		RetryAfter: v.RetryAfter(), ResetAfter: o.Decision.ResetAfter,
 	}}
-	if flat(o) {
-		f.Status = http.StatusForbidden
-	}
+	f.Answer, f.problem, f.flat = o.Rule.Answer, policy.QuotaExceeded, flat(o)
+	f.choose()
 	f.Violated = f.violated[:0]
 	for i := range v.Len() {
 		if o := v.Outcome(i); o.Refuses() {
@@ -110,7 +107,7 @@ func undecided(ctx context.Context, err error) *refusal {
 	case errors.Is(ctx.Err(), context.Canceled):
 		f.Status = statusGone
 	case ctx.Err() != nil || errors.Is(err, spillgate.ErrUnavailable) || errors.Is(err, spillgate.ErrClosed):
-		f.Status, f.RetryAfter = http.StatusServiceUnavailable, faultWait
+		f.Status, f.RetryAfter, f.problem = http.StatusServiceUnavailable, faultWait, policy.ReducedCapacity
 	case errors.Is(err, spillgate.ErrCost):
 		f.Status = http.StatusBadRequest
 	}
@@ -125,13 +122,19 @@ func (s *shared) gone(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(statusGone)
 		return
 	}
-	s.answer(w, r, &refusal{Refusal: Refusal{Status: http.StatusServiceUnavailable, RetryAfter: faultWait, Err: r.Context().Err()}}, nil)
+	s.answer(w, r, &refusal{Refusal: Refusal{
+		Status: http.StatusServiceUnavailable, RetryAfter: faultWait, Err: r.Context().Err(), problem: policy.ReducedCapacity,
+	}}, nil)
 }
 
 // answer logs and answers a refusal. ts are the rules to tell of, those that
 // refuse first.
 func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *refusal, ts []told) {
-	f.ID = text(appendHex(f.id[:0], rand.Uint64()))
+	id := rand.Uint64()
+	f.ID = text(appendHex(f.id[:0], id))
+	if f.RetryAfter > 0 && f.RetryAfter != spillgate.Never {
+		f.wait = spread(seconds(f.RetryAfter), s.jitter, id)
+	}
 	if s.report != nil {
 		var a attributes
 		a.begin(s, r)
@@ -144,11 +147,13 @@ func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *refusal, ts [
 
 	h := w.Header()
 	if s.headers != Off {
-		f.fields.set(h, ts, true)
+		s.announce(&f.fields, h, r, ts, true)
 	}
-	if f.RetryAfter > 0 && f.RetryAfter != spillgate.Never {
-		f.fields.retry(h, f.RetryAfter)
+	if f.wait > 0 {
+		f.fields.retry(h, f.wait)
 	}
+	f.values[3] = f.ID
+	h[RefusalHeader] = f.values[3:4:4]
 	whole := Unread(w, r)
 	if s.denied != nil {
 		if !whole { // the context of the connection ended with the reading
@@ -160,86 +165,7 @@ func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *refusal, ts [
 	for _, key := range [...]string{"Content-Encoding", "Etag", "Last-Modified"} {
 		delete(h, key) // of the answer that isn't given
 	}
-	body := bodies.Get().(*[]byte)
-	b := f.appendProblem((*body)[:0])
-	f.values = [...]string{"application/problem+json", "no-store", strconv.Itoa(len(b))}
-	h["Content-Type"] = f.values[0:1:1]
-	h["Cache-Control"] = f.values[1:2:2]
-	h["Content-Length"] = f.values[2:3:3]
-	w.WriteHeader(f.Status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(b) // the client's loss
-	}
-	*body = b
-	bodies.Put(body)
-}
-
-var bodies = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
-
-// appendProblem appends the problem as JSON. Names hold nothing that JSON
-// would escape.
-func (f *Refusal) appendProblem(b []byte) []byte {
-	kind, title := "about:blank", http.StatusText(f.Status)
-	switch f.Status {
-	case http.StatusTooManyRequests:
-		kind, title = quotaExceeded, "Quota exceeded"
-	case http.StatusServiceUnavailable:
-		kind, title = reducedCapacity, "Temporarily reduced capacity"
-	}
-	b = append(append(b, `{"type":"`...), kind...)
-	b = append(append(b, `","title":"`...), title...)
-	b = strconv.AppendInt(append(b, `","status":`...), int64(f.Status), 10)
-	b = f.appendDetail(append(b, `,"detail":"`...))
-	b = append(b, '"')
-	for i, name := range f.Violated {
-		if i == 0 {
-			b = append(b, `,"violated-policies":["`...)
-		} else {
-			b = append(b, `,"`...)
-		}
-		b = append(append(b, name...), '"')
-	}
-	if len(f.Violated) > 0 {
-		b = append(b, ']')
-	}
-	if f.RetryAfter > 0 && f.RetryAfter != spillgate.Never {
-		b = strconv.AppendInt(append(b, `,"retry_after":`...), seconds(f.RetryAfter), 10)
-	}
-	b = append(append(b, `,"refusal_id":"`...), f.ID...)
-	return append(b, "\"}\n"...)
-}
-
-// appendDetail appends what happened in plain words, without quotation marks.
-func (f *Refusal) appendDetail(b []byte) []byte {
-	switch {
-	case f.Status == http.StatusForbidden:
-		b = append(append(b, "Rule "...), f.Rule...)
-		return append(b, " does not admit this request. Waiting does not help."...)
-	case f.Status == http.StatusServiceUnavailable:
-		return append(b, "It can't be decided right now whether this request may pass. This says nothing about your quota. Try again in a second."...)
-	case f.Status == http.StatusBadRequest:
-		return append(b, "The cost of this request can't be told from it, or is negative."...)
-	case f.Err != nil:
-		return append(b, "It could not be decided whether this request may pass. This says nothing about your quota."...)
-	case f.Reason == spillgate.NeverFits:
-		b = append(append(b, "This request costs more than the quota of rule "...), f.Rule...)
-		return append(b, " ever holds. Waiting does not help; ask for less at once."...)
-	}
-	b = append(append(b, "The quota of rule "...), f.Rule...)
-	if n := len(f.Violated) - 1; n > 0 {
-		b = append(strconv.AppendInt(append(b, " and of "...), int64(n), 10), " more"...)
-	}
-	b = append(b, " is used up."...)
-	if f.RetryAfter == spillgate.Never {
-		return append(b, " Nothing more will be earned, so waiting does not help."...)
-	}
-	b = strconv.AppendInt(append(b, " Retry after "...), seconds(f.RetryAfter), 10)
-	b = append(b, " s: by then a request like this one fits again."...)
-	if f.ResetAfter != spillgate.Never && seconds(f.ResetAfter) > seconds(f.RetryAfter) {
-		b = strconv.AppendInt(append(b, " The reset, in "...), seconds(f.ResetAfter), 10)
-		b = append(b, " s, is when the whole quota is back; there is no need to wait for it."...)
-	}
-	return b
+	f.write(w, r)
 }
 
 // appendHex appends n as 16 hexadecimal digits.

@@ -49,6 +49,9 @@ type Rule struct {
 	Penalty Penalty
 	// Tell asks the front to tell the program behind how much is left.
 	Tell bool
+	// Answer is what those are told whom this rule is the first to refuse; nil
+	// leaves it to the front.
+	Answer *Answer
 	// OnFault says what happens when the store can't answer.
 	OnFault OnFault
 	// MaxKeys, AtCap and TTL shape the rule's table; see
@@ -233,6 +236,11 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 	for _, f := range r.Failures {
 		if !validOutcome(f) {
 			bad("failures", fmt.Errorf("%q: want HTTP statuses (401, 4xx), codes of gRPC (UNAUTHENTICATED) or error", f))
+		}
+	}
+	if r.Answer != nil {
+		if err := r.Answer.check(); err != nil {
+			bad("answer", err)
 		}
 	}
 	if _, err := spillgate.NewSpace(r.Name+".", r.space()); err != nil {

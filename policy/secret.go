@@ -4,10 +4,13 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"hash"
 	"strings"
 	"sync"
+
+	"github.com/spillgate/spillgate"
 )
 
 // secretWords are what names of headers, cookies and query parameters have in
@@ -67,8 +70,9 @@ func FingerprintKey(key []byte) EngineOption {
 
 // fingerprints makes fingerprints.
 type fingerprints struct {
-	hides bool // a rule has a secret in its key
-	pool  sync.Pool
+	hides      bool // a rule has a secret in its key
+	pool       sync.Pool
+	partitions spillgate.Seed
 }
 
 // printer is the memory of one fingerprint, reused.
@@ -85,6 +89,9 @@ func (f *fingerprints) init(p *Policy, key []byte) {
 		_, _ = rand.Read(key) // never fails
 	}
 	f.pool.New = func() any { return &printer{mac: hmac.New(sha256.New, key), text: make([]byte, 0, 256)} }
+	mac := hmac.New(sha256.New, key)
+	_, _ = mac.Write([]byte("partitions"))
+	f.partitions = spillgate.SeedFrom([16]byte(mac.Sum(nil)))
 }
 
 // fingerprintMark begins a fingerprint where a value would stand.
@@ -111,6 +118,22 @@ func (f *fingerprints) appendFingerprint(dst []byte, a *Attribute, v []byte) []b
 // (lower, trim) is up to the caller.
 func (e *Engine) Fingerprint(a Attribute, value string) string {
 	return string(e.prints.appendFingerprint(nil, &a, []byte(value)))
+}
+
+// Partition returns a name for the caller that o counts for, to be told to
+// clients (the parameter pk of RateLimit): the same for the same caller while
+// the engine's seed and [FingerprintKey] stay, and nothing can be learnt from
+// it of the key or of where it is kept.
+func (v *Verdict) Partition(o *Outcome) (name [8]byte) {
+	if v == nil || v.engine == nil {
+		return name
+	}
+	var digest [16]byte
+	binary.BigEndian.PutUint64(digest[:8], o.key[0])
+	binary.BigEndian.PutUint64(digest[8:], o.key[1])
+	k := v.engine.prints.partitions.Key(digest[:])
+	binary.BigEndian.PutUint64(name[:], k[0])
+	return name
 }
 
 // maxScratch is how many bytes of values are kept for the next request.

@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -9,11 +10,12 @@ import (
 
 // A decoder reads the nodes of one file, and collects what is wrong.
 type decoder struct {
-	src  *source
-	in   string // the key whose value is being read, for messages
-	errs Errors
-	read int
-	full bool // no more errors are wanted, or values read
+	src   *source
+	in    string // the key whose value is being read, for messages
+	errs  Errors
+	read  int
+	files fs.FS // beside the policy file; nil if none are read
+	full  bool  // no more errors are wanted, or values read
 }
 
 // fail reports what is wrong at a node, and what to write instead.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+	"testing/fstest"
 )
 
 var (
@@ -37,12 +38,13 @@ func manual(t *testing.T) []byte {
 // refused ones against what the manual shows.
 func TestManual(t *testing.T) {
 	text := manual(t)
+	beside := fstest.MapFS{"pages/busy.html": {Data: []byte("<h1>Busy</h1>")}}
 	policies := 0
 	for _, m := range block.FindAllSubmatch(text, -1) {
 		switch string(m[1]) {
 		case " policy":
 			policies++
-			f, err := Parse("policy.md", m[2])
+			f, err := ParseFS(beside, "policy.md", m[2])
 			if err != nil {
 				t.Errorf("%v in the example\n%s", err, m[2])
 				continue
@@ -89,7 +91,8 @@ func TestManualShowsEachKey(t *testing.T) {
 			examples = append(examples, m[2]...)
 		}
 	}
-	for _, keys := range [][]string{documentForm.keys(), serverForm.keys(), clientIPForm.keys(), ruleForm.keys(), testForm.keys(), requestForm.keys(), expectForm.keys(), penaltyForm.keys()} {
+	for _, keys := range [][]string{documentForm.keys(), serverForm.keys(), clientIPForm.keys(), ruleForm.keys(), testForm.keys(), requestForm.keys(), expectForm.keys(), penaltyForm.keys(),
+		answerForm.keys()} {
 		for _, key := range keys {
 			if !regexp.MustCompile(`(?m)(^|[ {])` + key + `:`).Match(examples) {
 				t.Errorf("no example uses %q", key)

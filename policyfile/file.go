@@ -3,7 +3,9 @@ package policyfile
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spillgate/spillgate/clientip"
 	"github.com/spillgate/spillgate/policy"
@@ -57,6 +59,12 @@ type Server struct {
 	// State is the file that keeps what was counted over a restart; "" if the
 	// file names none.
 	State string
+	// Dialects says which fields tell of limits; nil is [DialectDraft].
+	Dialects []Dialect
+	// Jitter is how much longer Retry-After may become, in percent.
+	Jitter int
+	// PartitionKeys says that the RateLimit fields carry pk.
+	PartitionKeys bool
 	// FingerprintKeyFile is the file that [Server.FingerprintKey] reads; "" if
 	// the file names none.
 	FingerprintKeyFile string
@@ -111,12 +119,17 @@ func LoadFile(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policyfile: %w", err)
 	}
-	return Parse(path, data)
+	return ParseFS(os.DirFS(filepath.Dir(path)), path, data)
 }
 
-// Parse reads the text of a file; name stands for it in errors. The error is
-// of type [Errors].
-func Parse(name string, data []byte) (*File, error) {
+// Parse reads the text of a file; name stands for it in errors. It reads no
+// other files: where the text names one, that is an error. The error is of
+// type [Errors].
+func Parse(name string, data []byte) (*File, error) { return ParseFS(nil, name, data) }
+
+// ParseFS is [Parse] for text that may name other files, which it reads from
+// files: those beside the policy file, and in the folders below.
+func ParseFS(files fs.FS, name string, data []byte) (*File, error) {
 	src, e := newSource(name, data)
 	if e != nil {
 		return nil, Errors{e}
@@ -125,7 +138,7 @@ func Parse(name string, data []byte) (*File, error) {
 	if e != nil {
 		return nil, Errors{e}
 	}
-	d := &decoder{src: src}
+	d := &decoder{src: src, files: files}
 	f := &File{Name: name, Server: Server{Listen: DefaultListen}}
 	d.file(root, f)
 	if len(d.errs) > 0 {

@@ -36,6 +36,9 @@ server:
   headers: refusals
   state: /var/lib/spillgate/state
   fingerprint_key_file: /etc/spillgate/key
+  dialects: [openai, envoy]
+  jitter: 10%
+  partition_keys: true
 rules:
   - name: full
     match: {host: "*.tunnel.example", method: [POST, PUT], client.ip: ["!10.1.0.0/16"], header.X-Plan: free}
@@ -48,6 +51,7 @@ rules:
     failures: [401, 5xx, UNAUTHENTICATED, error]
     enforce: 30
     tell: true
+    answer: {status: 503, headers: {X-Why: busy}, json: '{"e": 1}'}
     on_fault: closed
     max_keys: 1024
     at_cap: make_room
@@ -75,13 +79,14 @@ rules:
 		Missing: policy.Refuse, Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 20},
 		Unit: "tokens", Cost: 5, Failures: []string{"401", "5xx", "UNAUTHENTICATED", "error"},
 		Spare: 70, Tell: true, OnFault: policy.Shut,
-		MaxKeys: 1024, AtCap: spillgate.MakeRoom, TTL: 10 * time.Minute, Source: "limits.yaml:10",
+		Answer:  &policy.Answer{Status: 503, Header: map[string]string{"X-Why": "busy"}, Type: "application/json", Body: `{"e": 1}`},
+		MaxKeys: 1024, AtCap: spillgate.MakeRoom, TTL: 10 * time.Minute, Source: "limits.yaml:13",
 	}, {
-		Name: "shut", Deny: true, Missing: policy.Skip, OnFault: policy.Open, Spare: 100, Source: "limits.yaml:25",
+		Name: "shut", Deny: true, Missing: policy.Skip, OnFault: policy.Open, Spare: 100, Source: "limits.yaml:29",
 	}, {
-		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:26",
+		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:30",
 	}, {
-		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, Source: "limits.yaml:27",
+		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, Source: "limits.yaml:31",
 		Key: []policy.Part{{Attributes: []policy.Attribute{attribute(t, "client.ip")}}},
 	}}
 	for i, got := range f.Policy.Rules() {
@@ -93,7 +98,8 @@ rules:
 	if want := (clientip.Options{Trusted: []string{"private", "192.0.2.0/24", "unix"}, Header: "X-Real-IP"}); !f.ForGateway || !reflect.DeepEqual(s.ClientIP, want) {
 		t.Errorf("for the gateway %t, client_ip %+v", f.ForGateway, s.ClientIP)
 	}
-	if f.Name != "limits.yaml" || s.Listen != ":8081" || s.Upstream != "https://up.example/base" || s.Headers != HeadersRefusals || s.State != "/var/lib/spillgate/state" || s.FingerprintKeyFile != "/etc/spillgate/key" {
+	if f.Name != "limits.yaml" || s.Listen != ":8081" || s.Upstream != "https://up.example/base" || s.Headers != HeadersRefusals || s.State != "/var/lib/spillgate/state" || s.FingerprintKeyFile != "/etc/spillgate/key" ||
+		!reflect.DeepEqual(s.Dialects, []Dialect{DialectOpenAI, DialectEnvoy}) || s.Jitter != 10 || !s.PartitionKeys {
 		t.Errorf("file %q, server %+v", f.Name, s)
 	}
 	peer := map[string][]string{"X-Real-Ip": {"203.0.113.7"}}

@@ -30,6 +30,7 @@ func Schema() []byte {
 		"penalty":   penaltySchema(),
 		"server":    serverForm.asSchema(),
 		"client_ip": client,
+		"answer":    answerSchema(),
 		"rule":      rule,
 		"match": schema{
 			"type": "object", "minProperties": 1,

@@ -43,6 +43,7 @@ func TestSchemaHasEachKey(t *testing.T) {
 		"with":      {s.Defs["with"], withForm.keys()},
 		"request":   {s.Defs["request"], requestForm.keys()},
 		"expect":    {s.Defs["expect"].AnyOf[1], expectForm.keys()},
+		"answer":    {s.Defs["answer"], answerForm.keys()},
 	} {
 		var keys []string
 		for key, p := range c.schema.Properties {

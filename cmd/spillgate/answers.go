@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	"github.com/spillgate/spillgate/httplimit"
 	"github.com/spillgate/spillgate/policy"
 	"github.com/spillgate/spillgate/policyfile"
 )
@@ -26,7 +29,48 @@ func answerDetails(r *policy.Rule) (out []string) {
 	if hidden := secrets(r); len(hidden) > 0 {
 		out = append(out, "shown as a fingerprint: "+strings.Join(hidden, ", "))
 	}
+	if a := r.Answer; a != nil {
+		var parts []string
+		if a.Status != 0 {
+			parts = append(parts, fmt.Sprint(a.Status))
+		}
+		if a.Problem != "" {
+			parts = append(parts, string(a.Problem))
+		}
+		if a.Type != "" {
+			parts = append(parts, fmt.Sprintf("%d bytes of %s", len(a.Body), a.Type))
+		}
+		for _, name := range slices.Sorted(maps.Keys(a.Header)) {
+			parts = append(parts, name+": "+a.Header[name])
+		}
+		out = append(out, "answers "+strings.Join(parts, ", "))
+	}
 	return out
+}
+
+// answers returns what a server part says of answers as options.
+func answers(s *policyfile.Server) []httplimit.Option {
+	opts := []httplimit.Option{httplimit.Jitter(s.Jitter)}
+	if s.Dialects != nil {
+		var ds []httplimit.Dialect
+		for _, name := range s.Dialects {
+			ds = append(ds, dialects[name])
+		}
+		opts = append(opts, httplimit.Dialects(ds...))
+	}
+	if s.PartitionKeys {
+		opts = append(opts, httplimit.PartitionKeys())
+	}
+	return opts
+}
+
+// dialects says in the gateway's words what a policy file says in its own.
+var dialects = map[policyfile.Dialect]httplimit.Dialect{
+	policyfile.DialectDraft:  httplimit.Draft,
+	policyfile.DialectGitHub: httplimit.GitHub,
+	policyfile.DialectDelta:  httplimit.Delta,
+	policyfile.DialectOpenAI: httplimit.OpenAI,
+	policyfile.DialectEnvoy:  httplimit.Envoy,
 }
 
 // answerServerText returns what a server part says of the same.
@@ -34,5 +78,46 @@ func answerServerText(s *policyfile.Server) (out []string) {
 	if s.FingerprintKeyFile != "" {
 		out = append(out, fmt.Sprintf("fingerprints of secrets: keyed by %s", s.FingerprintKeyFile))
 	}
+	if len(s.Dialects) > 0 {
+		var names []string
+		for _, d := range s.Dialects {
+			names = append(names, string(d))
+		}
+		out = append(out, "dialects: "+strings.Join(names, ", "))
+	}
+	if s.Jitter > 0 {
+		out = append(out, fmt.Sprintf("Retry-After: up to %d %% longer than needed", s.Jitter))
+	}
+	if s.PartitionKeys {
+		out = append(out, "partition keys: told")
+	}
 	return out
+}
+
+// checkedAnswer is an answer for programs.
+type checkedAnswer struct {
+	Status  int               `json:"status,omitempty"`
+	Problem string            `json:"problem,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Type    string            `json:"type,omitempty"`
+	Bytes   int               `json:"bytes,omitempty"`
+}
+
+func answerJSON(a *policy.Answer) *checkedAnswer {
+	if a == nil {
+		return nil
+	}
+	return &checkedAnswer{a.Status, string(a.Problem), a.Header, a.Type, len(a.Body)}
+}
+
+// checkedTold is what a server part says of what clients are told.
+type checkedTold struct {
+	FingerprintKeyFile string               `json:"fingerprint_key_file,omitempty"`
+	Dialects           []policyfile.Dialect `json:"dialects,omitempty"`
+	Jitter             int                  `json:"jitter_percent,omitempty"`
+	PartitionKeys      bool                 `json:"partition_keys,omitempty"`
+}
+
+func toldJSON(s *policyfile.Server) checkedTold {
+	return checkedTold{s.FingerprintKeyFile, s.Dialects, s.Jitter, s.PartitionKeys}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,7 @@ func parse(path string) (f *policyfile.File, data []byte, err error) {
 	if err != nil {
 		return nil, nil, &exitError{exitUsage, err}
 	}
-	f, err = policyfile.Parse(path, data)
+	f, err = policyfile.ParseFS(os.DirFS(filepath.Dir(path)), path, data)
 	return f, data, err
 }
 

@@ -126,6 +126,7 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 		Upstream: upstream,
 		Client:   server.Client,
 		Headers:  headers[server.Headers],
+		Answers:  answers(&server),
 		Logger:   logger,
 	})
 	if err != nil {

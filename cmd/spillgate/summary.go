@@ -239,6 +239,7 @@ type checkedRule struct {
 	Missing  string              `json:"missing"`
 	Limit    string              `json:"limit,omitempty"`
 	Secret   []string            `json:"secret,omitempty"`
+	Answer   *checkedAnswer      `json:"answer,omitempty"`
 	Deny     bool                `json:"deny"`
 	Unit     string              `json:"unit"`
 	Cost     int64               `json:"cost"`
@@ -264,7 +265,7 @@ type checkedServer struct {
 	Headers  string           `json:"headers"`
 	State    string           `json:"state,omitempty"`
 
-	FingerprintKeyFile string `json:"fingerprint_key_file,omitempty"`
+	checkedTold
 
 	Connections *checkedConnections `json:"connections,omitempty"`
 }
@@ -319,10 +320,11 @@ func checkJSON(w io.Writer, path string) error {
 
 func ruleJSON(r *policy.Rule) checkedRule {
 	c := checkedRule{
-		Name: r.Name, Source: r.Source, Secret: secrets(r), Match: conditions(r.Match), Key: keyParts(r.Key), Missing: missingWords[r.Missing],
+		Name: r.Name, Source: r.Source, Match: conditions(r.Match), Key: keyParts(r.Key), Missing: missingWords[r.Missing],
 		Deny: r.Deny, Unit: unit(r), Cost: max(1, r.Cost), Failures: r.Failures, Enforce: 100 - r.Spare, Penalty: penaltyJSON(r), Tell: r.Tell,
 		OnFault: faultWords[r.OnFault], MaxKeys: maxKeys(r), AtCap: atCapWords[r.AtCap],
 	}
+	c.Secret, c.Answer = secrets(r), answerJSON(r.Answer)
 	if len(r.Peek) > 0 {
 		c.Peek = conditions(r.Peek)
 	}
@@ -344,7 +346,7 @@ func conditions(m policy.Match) map[string][]string {
 }
 
 func serverJSON(s *policyfile.Server) *checkedServer {
-	out := &checkedServer{Listen: s.Listen, Upstream: s.Upstream, Headers: s.Headers.String(), State: s.State, FingerprintKeyFile: s.FingerprintKeyFile}
+	out := &checkedServer{Listen: s.Listen, Upstream: s.Upstream, Headers: s.Headers.String(), State: s.State, checkedTold: toldJSON(s)}
 	out.Connections = connectionsJSON(&s.Connections)
 	if s.Client != nil {
 		out.ClientIP = &checkedClientIP{Trusted: s.ClientIP.Trusted, From: s.ClientIP.Header}

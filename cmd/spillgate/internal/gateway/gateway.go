@@ -32,6 +32,8 @@ type Config struct {
 	Client *clientip.Resolver
 	// Headers says which answers carry RateLimit fields.
 	Headers httplimit.HeaderMode
+	// Answers says more of what clients are told.
+	Answers []httplimit.Option
 	// Logger gets a line a refusal and a line a fault, sampled; nil is the
 	// default logger.
 	Logger *slog.Logger
@@ -137,11 +139,11 @@ func New(c Config) (*Gateway, error) {
 		ErrorHandler:   g.fault,
 		ErrorLog:       slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
-	g.handler = httplimit.Policy(c.Engine,
+	g.handler = httplimit.Policy(c.Engine, append([]httplimit.Option{
 		httplimit.TrustedProxies(c.Client),
 		httplimit.Headers(c.Headers),
 		httplimit.Logger(c.Logger),
-	)(http.HandlerFunc(g.pass))
+	}, c.Answers...)...)(http.HandlerFunc(g.pass))
 	return g, nil
 }
 

@@ -53,7 +53,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) {
 		// would first wait for the rest of the body.
 		_ = up.client.EnableFullDuplex()
 	}
-	a := &answer{ResponseWriter: w, own: ownFields(w.Header()), upload: up}
+	a := &answer{ResponseWriter: w, own: ownFields(w.Header()), older: olderFields(w.Header()), upload: up}
 	g.proxy.ServeHTTP(a, r)
 	if up != nil && !a.hijacked {
 		up.finish(w, r)
@@ -86,7 +86,7 @@ func check(resp *http.Response) error {
 		return fmt.Errorf("upstream answered with status %03d", resp.StatusCode)
 	}
 	for name := range resp.Trailer {
-		if resp.Header[name] != nil || slices.Contains(rateLimitFields[:], name) {
+		if resp.Header[name] != nil || httplimit.IsField(name) {
 			delete(resp.Trailer, name)
 		}
 	}
@@ -301,8 +301,9 @@ func (u *upload) end() {
 // An answer is the way of the upstream's answer to the client.
 type answer struct {
 	http.ResponseWriter
-	own  [2][]string // the RateLimit fields, which stand in the header already
-	lost bool        // the proxy cleared them with an interim answer's
+	own   [2][]string         // the RateLimit fields, which stand in the header already
+	older map[string][]string // those of other dialects; nil without
+	lost  bool                // the proxy cleared them with an interim answer's
 
 	hijacked bool // the connection switched to another protocol
 
@@ -317,6 +318,20 @@ func ownFields(h http.Header) (own [2][]string) {
 		own[i] = h[name]
 	}
 	return own
+}
+
+// olderFields returns those of h that the dialects before the draft tell of
+// limits in, nil if there are none.
+func olderFields(h http.Header) (older map[string][]string) {
+	for name, lines := range h {
+		if httplimit.IsField(name) && !slices.Contains(rateLimitFields[:], name) {
+			if older == nil {
+				older = make(map[string][]string)
+			}
+			older[name] = lines
+		}
+	}
+	return older
 }
 
 // Unwrap leads [http.ResponseController] to the rest.
@@ -344,6 +359,9 @@ func (a *answer) WriteHeader(status int) {
 		for _, name := range rateLimitFields {
 			delete(h, name)
 		}
+		for name := range a.older {
+			delete(h, name)
+		}
 		a.lost = true
 	default:
 		for i, name := range rateLimitFields {
@@ -352,6 +370,9 @@ func (a *answer) WriteHeader(status int) {
 			}
 		}
 		a.lost = false
+		for name, lines := range a.older {
+			h[name] = lines // one value each, and not the upstream's
+		}
 		if _, ok := h["Content-Type"]; !ok {
 			h["Content-Type"] = nil
 		}

@@ -1,0 +1,209 @@
+package httplimit_test
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/httplimit"
+	"github.com/spillgate/spillgate/policy"
+)
+
+// refused returns the answer of a rule that refuses.
+func refused(t *testing.T, r policy.Rule, change func(*http.Request), opts ...httplimit.Option) (*http.Response, string) {
+	t.Helper()
+	store := &scripted{decide: refuses(29_500_000_000, 59*time.Second, spillgate.OverLimit)}
+	h := httplimit.Policy(engineOn(t, store, r), opts...)(trivial)
+	resp := get(h, func(r *http.Request) {
+		if change != nil {
+			change(r)
+		}
+	})
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func TestAnswersByRule(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer policy.Answer
+		deny   bool
+		status int
+		kind   string // of the body
+		body   string // the whole, or what is in it
+		title  string
+		header map[string]string
+	}{
+		"nothing said":         {status: 429, kind: "application/problem+json", body: "#quota-exceeded", title: "Quota exceeded"},
+		"status":               {answer: policy.Answer{Status: 420}, status: 420, kind: "application/problem+json", body: "used up. Retry after 30 s", title: "Quota exceeded"},
+		"capacity":             {answer: policy.Answer{Problem: policy.ReducedCapacity}, status: 503, kind: "application/problem+json", body: "#temporary-reduced-capacity", title: "Temporarily reduced capacity"},
+		"abnormal":             {answer: policy.Answer{Problem: policy.AbnormalUsage}, status: 429, kind: "application/problem+json", body: "#abnormal-usage-detected", title: "Abnormal usage detected"},
+		"abnormal, forbidden":  {answer: policy.Answer{Problem: policy.AbnormalUsage, Status: 403}, status: 403, kind: "application/problem+json", body: "used up", title: "Abnormal usage detected"},
+		"a rule that denies":   {deny: true, status: 403, kind: "application/problem+json", body: "does not admit", title: "Forbidden"},
+		"it denies as missing": {answer: policy.Answer{Status: 404}, deny: true, status: 404, kind: "application/problem+json", body: "about:blank", title: "Not Found"},
+		"no such status":       {answer: policy.Answer{Status: 599}, deny: true, status: 599, kind: "application/problem+json", body: "about:blank", title: "Refused"},
+		"page":                 {answer: policy.Answer{Status: 200, Type: "text/html; charset=utf-8", Body: "<h1>Busy</h1>"}, status: 200, kind: "text/html; charset=utf-8", body: "<h1>Busy</h1>"},
+		"json": {answer: policy.Answer{Type: "application/json", Body: `{"e":1}`, Header: map[string]string{"x-reason": "busy", "Cache-Control": "max-age=1"}}, status: 429,
+			kind: "application/json", body: `{"e":1}`, header: map[string]string{"X-Reason": "busy", "Cache-Control": "max-age=1"}},
+		"empty text": {answer: policy.Answer{Type: "text/plain"}, status: 429, kind: "text/plain"},
+		"no content": {answer: policy.Answer{Status: 204}, status: 204},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rule(t, "quota", "2/m burst 6")
+			if c.deny {
+				r = rule(t, "quota", "")
+				r.Deny = true
+			}
+			if name != "nothing said" && name != "a rule that denies" {
+				r.Answer = &c.answer
+			}
+			resp, body := refused(t, r, nil)
+			if resp.StatusCode != c.status || resp.Header.Get("Content-Type") != c.kind {
+				t.Errorf("%d %q", resp.StatusCode, resp.Header.Get("Content-Type"))
+			}
+			if c.kind == "application/problem+json" {
+				var p problem
+				if err := json.Unmarshal([]byte(body), &p); err != nil || p.Title != c.title || p.Status != c.status || !strings.Contains(body, c.body) {
+					t.Errorf("%v in %s", err, body)
+				}
+				if p.ID != resp.Header.Get(httplimit.RefusalHeader) {
+					t.Errorf("the body says %s, the field %q", p.ID, resp.Header.Get(httplimit.RefusalHeader))
+				}
+			} else if body != c.body {
+				t.Errorf("body %q", body)
+			}
+			if id := resp.Header.Get(httplimit.RefusalHeader); len(id) != 16 {
+				t.Errorf("refusal %q", id)
+			}
+			if want := map[bool]string{false: "30"}[c.deny]; resp.Header.Get("Retry-After") != want {
+				t.Errorf("Retry-After %q, want %q", resp.Header.Get("Retry-After"), want)
+			}
+			if got := resp.Header.Get("Content-Length"); c.status != 204 && got != strconv.Itoa(len(body)) || c.status == 204 && got != "" {
+				t.Errorf("Content-Length %q of %d", got, len(body))
+			}
+			for name, want := range c.header {
+				if got := resp.Header.Values(name); len(got) != 1 || got[0] != want {
+					t.Errorf("%s: %q", name, got)
+				}
+			}
+			head, body := refused(t, r, func(r *http.Request) { r.Method = "HEAD" })
+			if body != "" || head.StatusCode != c.status || head.Header.Get("Content-Type") != c.kind {
+				t.Errorf("HEAD: %d %q %q", head.StatusCode, head.Header.Get("Content-Type"), body)
+			}
+		})
+	}
+}
+
+// The first rule that refuses names the answer; an answer of another is not
+// given.
+func TestTheFirstThatRefusesAnswers(t *testing.T) {
+	first, second := rule(t, "first", "2/m burst 6"), rule(t, "second", "2/m burst 6")
+	first.Answer, second.Answer = &policy.Answer{Status: 420}, &policy.Answer{Status: 421}
+	store := &scripted{decide: refuses(time.Second, time.Second, spillgate.OverLimit)}
+	if got := get(httplimit.Policy(engineOn(t, store, first, second))(trivial)); got.StatusCode != 420 {
+		t.Errorf("status %d", got.StatusCode)
+	}
+}
+
+// A fault is not the rule's answer to give.
+func TestFaultsHaveTheirOwnAnswer(t *testing.T) {
+	r := rule(t, "quota", "2/m burst 6")
+	r.OnFault, r.Answer = policy.Shut, &policy.Answer{Status: 200, Type: "text/plain", Body: "degraded"}
+	h := httplimit.Policy(engineOn(t, &scripted{decide: fails(spillgate.ErrUnavailable)}, r))(trivial)
+	if got := get(h); got.StatusCode != 503 {
+		t.Errorf("status %d", got.StatusCode)
+	}
+}
+
+func TestOwnAnswersKnowTheRules(t *testing.T) {
+	r := rule(t, "quota", "2/m burst 6")
+	r.Answer = &policy.Answer{Status: 420, Type: "text/plain", Body: "of the rule"}
+	resp, body := refused(t, r, nil, httplimit.Denied(func(w http.ResponseWriter, _ *http.Request, f httplimit.Refusal) {
+		w.WriteHeader(f.Status)
+		_, _ = io.WriteString(w, "not "+f.Answer.Body)
+	}))
+	if resp.StatusCode != 420 || body != "not of the rule" {
+		t.Errorf("%d %q", resp.StatusCode, body)
+	}
+}
+
+func TestAcceptChoosesTheBody(t *testing.T) {
+	for accept, text := range map[string]bool{
+		"": false, "*/*": false, "application/json": false, "text/plain": true, "TEXT/plain": true, "text/*": true,
+		"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": false,
+		"text/plain;q=0.5, application/json;q=0.4":                        true,
+		"text/plain;q=0.5, */*;q=0.6":                                     false,
+		"text/plain;q=0":                                                  false,
+		"text/plain; q=0, */*":                                            false,
+		"application/problem+json, text/plain":                            false,
+		"text/*;q=0.2, text/plain;q=0.9, application/*;q=0.5":             true,
+		"text/plain;q=nonsense":                                           true, "text/plain;q=7": true, ",,;;=": false, "text/html": false,
+	} {
+		resp, body := refused(t, rule(t, "quota", "2/m burst 6"), func(r *http.Request) {
+			if accept != "" {
+				r.Header.Set("Accept", accept)
+			}
+		})
+		kind := resp.Header.Get("Content-Type")
+		if got := kind == "text/plain; charset=utf-8"; got != text {
+			t.Errorf("%q: %q", accept, kind)
+		}
+		if id := resp.Header.Get(httplimit.RefusalHeader); !strings.Contains(body, id) {
+			t.Errorf("%q: no %s in %q", accept, id, body)
+		}
+		if text && !strings.HasPrefix(body, "Quota exceeded. The quota of rule quota is used up. Retry after 30 s") {
+			t.Errorf("%q: %q", accept, body)
+		}
+	}
+}
+
+func TestTheRefusalIsNamedInAnswerBodyAndLog(t *testing.T) {
+	var log strings.Builder
+	resp, body := refused(t, rule(t, "quota", "2/m burst 6"), nil, httplimit.Logger(slog.New(slog.NewTextHandler(&log, nil))))
+	id := resp.Header.Get(httplimit.RefusalHeader)
+	if len(id) != 16 || !strings.Contains(body, id) || !strings.Contains(log.String(), "refusal_id="+id) {
+		t.Errorf("id %q, body %s, log %s", id, body, &log)
+	}
+}
+
+// Jitter goes upward only, up to the percentage and by a second at least, and
+// spreads over all that is between.
+func TestJitter(t *testing.T) {
+	for _, c := range []struct {
+		wait          time.Duration
+		percent, most int64
+	}{
+		{time.Second, 10, 2}, {10 * time.Second, 10, 11}, {10_000_000_001, 10, 13}, {100 * time.Second, 50, 150},
+		{time.Second, 0, 1}, {time.Second, -7, 1}, {time.Second, 1000, 2}, {spillgate.Never - 1, 10, 9223372037 + 922337204},
+	} {
+		store := &scripted{decide: refuses(c.wait, c.wait, spillgate.OverLimit)}
+		h := httplimit.Policy(engineOn(t, store, rule(t, "quota", "2/m burst 6")), httplimit.Jitter(int(c.percent)))(trivial)
+		least := int64((c.wait + time.Second - 1) / time.Second)
+		if c.wait > spillgate.Never-time.Second {
+			least = 9223372037
+		}
+		seen := map[int64]bool{}
+		for range 500 {
+			resp := get(h)
+			got, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 64)
+			if err != nil || got < least || got > c.most {
+				t.Fatalf("%s with %d %%: Retry-After %q, want %d to %d", c.wait, c.percent, resp.Header.Get("Retry-After"), least, c.most)
+			}
+			if p := problemOf(t, resp); p.RetryAfter != got {
+				t.Fatalf("the body says %d, the field %d", p.RetryAfter, got)
+			}
+			seen[got] = true
+		}
+		if width := c.most - least + 1; width < 50 && int64(len(seen)) != width {
+			t.Errorf("%s with %d %%: only %v were seen", c.wait, c.percent, seen)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+//go:build !race
+
+package httplimit_test
+
+import (
+	"testing"
+
+	"github.com/spillgate/spillgate/httplimit"
+)
+
+func TestAllocDialects(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		opts []httplimit.Option
+		most float64
+	}{
+		{"draft", []httplimit.Option{httplimit.Dialects(httplimit.Draft)}, 2},
+		{"github", []httplimit.Option{httplimit.Dialects(httplimit.GitHub)}, 5},
+		{"draft and openai", []httplimit.Option{httplimit.Dialects(httplimit.Draft, httplimit.OpenAI)}, 6},
+		{"partitions", []httplimit.Option{httplimit.PartitionKeys()}, 3},
+	} {
+		h := httplimit.Policy(engine(t, rule(t, "visitor", "1000000/s burst 1000000", "client.ip")), c.opts...)(trivial)
+		w, r := &sink{header: map[string][]string{}}, request(t)
+		if got := testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, r); w.clear() }); got > c.most {
+			t.Errorf("%s: %v allocations a request; at most %v", c.name, got, c.most)
+		}
+	}
+}
