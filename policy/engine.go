@@ -137,6 +137,7 @@ func share(l spillgate.Limit, n int) *spillgate.Meter {
 type scratch struct {
 	request
 	index     []int // of the rule of each charge
+	exempt    []int // groups that the request is exempt from
 	charges   []spillgate.Charge
 	decisions []spillgate.Decision
 
@@ -198,8 +199,12 @@ func (e *Engine) DecideInto(ctx context.Context, v *Verdict, attrs Attributes, o
 // refuses by itself, so that nothing is left to ask.
 func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 	found := e.policy.index.find(&s.request)
+	e.policy.exempts(v, s, found)
 	for i := nextRule(found, 0); i >= 0; i = nextRule(found, i+1) {
 		r := &e.policy.rules[i]
+		if r.Exempt || s.spares(r) {
+			continue
+		}
 		peeked := len(r.peek) > 0 && s.meets(r.peek, true)
 		if !peeked && !s.meets(r.match, false) {
 			continue
@@ -213,13 +218,12 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 			continue
 		}
 		key := e.seed.Key(s.key)
-		trial := int(key[1]%100) < r.Spare
+		trial := e.policy.off || int(key[1]%100) < r.Spare
 		if !peeked && (r.Deny || !whole && r.Missing == Refuse) {
 			d := spillgate.Decision{Reason: spillgate.NeverFits, RetryAfter: spillgate.Never}
 			e.note(v, &s.request, i, key, &d, trial)
 			if !trial {
-				v.begin(e)
-				v.Allowed = false
+				v.alone()
 			}
 			o := v.add()
 			o.Rule, o.Decision, o.Trial, o.from = r.Rule, d, trial, fromNowhere

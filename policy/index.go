@@ -148,6 +148,9 @@ func newIndex(rules []rule) index {
 
 // when returns the ways in which a request comes to be one of r's.
 func (r *rule) when() [][]condition {
+	if r.Disabled {
+		return nil
+	}
 	if len(r.peek) > 0 {
 		return [][]condition{r.match, r.peek}
 	}

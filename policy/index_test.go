@@ -13,11 +13,19 @@ import (
 func walk(p *Policy, attrs Attributes) []string {
 	var out []string
 	r := &request{}
-	for i := range p.rules {
-		rule := &p.rules[i]
-		r.begin(attrs, p.slots)
-		if len(rule.peek) > 0 && r.meets(rule.peek, true) || r.meets(rule.match, false) {
-			out = append(out, rule.Name)
+	exempt := map[string]bool{}
+	for _, exempting := range []bool{true, false} {
+		for i := range p.rules {
+			rule := &p.rules[i]
+			r.begin(attrs, p.slots)
+			switch {
+			case rule.Disabled || rule.Exempt != exempting:
+			case rule.Exempt && r.meets(rule.match, true):
+				exempt[rule.Group] = true
+			case rule.Exempt || exempt[""] && !rule.Deny || rule.Group != "" && exempt[rule.Group]:
+			case len(rule.peek) > 0 && r.meets(rule.peek, true) || r.meets(rule.match, false):
+				out = append(out, rule.Name)
+			}
 		}
 	}
 	return out
@@ -94,8 +102,20 @@ func randomPolicy(t testing.TB, r *rand.Rand) *Policy {
 	for i := range 1 + r.IntN(140) {
 		rule := testRule(t, fmt.Sprintf("r%d", i), "100/s")
 		rule.Match = append(Match{{Attribute{Kind: User}, []string{"u", "!nobody"}}}, randomMatch(r)...)[r.IntN(2):]
-		if r.IntN(4) == 0 {
+		switch r.IntN(12) {
+		case 0, 1, 2:
 			rule.Peek = randomMatch(r)
+		case 3:
+			rule.Disabled = true
+		case 4:
+			if m := append(randomMatch(r), rule.Match...); i > 0 && len(m) > 0 {
+				if _, onWord := m.onWord(); !onWord {
+					rule = Rule{Name: rule.Name, Exempt: true, Match: m, Group: pick(r, []string{"", "g"})}
+				}
+			}
+		}
+		if i == 0 || r.IntN(3) == 0 && !rule.Exempt {
+			rule.Group = "g"
 		}
 		rules = append(rules, rule)
 	}

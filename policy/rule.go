@@ -17,6 +17,12 @@ type Rule struct {
 	// processes that share a store. Lower-case letters, digits, "-", "_" and
 	// "."; at most 64.
 	Name string
+	// Disabled leaves the rule out: it is checked, and applies to nothing. Its
+	// counters are kept for when it is back.
+	Disabled bool
+	// Group is a name that several rules share, to be spoken of together; ""
+	// for none.
+	Group string
 	// Match says which requests are charged; empty means all.
 	Match Match
 	// Peek says which requests are only told how much is left. A request that
@@ -30,6 +36,9 @@ type Rule struct {
 	Limit spillgate.Limit
 	// Deny refuses every request that matches. Such a rule has no limit.
 	Deny bool
+	// Exempt takes requests that match out of the rules of its Group, or,
+	// without one, out of all rules that have a limit. See [Verdict.Exempt].
+	Exempt bool
 	// Unit is what is counted, a word of the form of a name: "requests" if
 	// empty. A cost given with [Cost]
 	// for a unit is charged to the rules of that unit.
@@ -118,6 +127,9 @@ type Policy struct {
 	plain []Rule
 	slots slots
 	index index
+
+	exemptions []exemption
+	off        bool // nobody is refused
 }
 
 // Rules returns the rules that p was compiled from, in order. They must not
@@ -129,6 +141,7 @@ type rule struct {
 	*Rule
 	match, peek []condition
 	meter       *spillgate.Meter
+	group       int // 0 for none
 }
 
 // MaxRules is how many rules a policy holds at most.
@@ -153,7 +166,7 @@ func Compile(rules []Rule) (*Policy, error) {
 			bad("name", fmt.Errorf("used by rule %d already; a rule is known by its name, so give each its own", first+1))
 		}
 		seen[r.Name] = i
-		if len(r.Match) == 0 {
+		if len(r.Match) == 0 && !r.Disabled {
 			before := everywhere
 			if everywhere += r.charges(); before <= spillgate.MaxCharges && everywhere > spillgate.MaxCharges {
 				bad("match", fmt.Errorf("missing, as in rules before that make %d charges: at most %d can apply to one request", before, spillgate.MaxCharges))
@@ -161,12 +174,16 @@ func Compile(rules []Rule) (*Policy, error) {
 		}
 		p.rules = append(p.rules, r.compile(bad))
 	}
+	p.unusedGroups(func(i int, err error) {
+		errs = append(errs, &RuleError{Index: i, Name: p.plain[i].Name, Field: "group", Err: err})
+	})
 	p.companions(func(i int, err error) {
 		errs = append(errs, &RuleError{Index: i, Name: p.plain[i].Name, Field: "key", Err: err})
 	})
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	p.groups()
 	p.slots = newSlots(p.rules)
 	p.index = newIndex(p.rules)
 	return p, nil
@@ -191,7 +208,15 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 		}
 	}
 	limit := r.Limit
+	if r.Group != "" {
+		if err := checkName(r.Group); err != nil {
+			bad("group", err)
+		}
+	}
 	switch {
+	case r.Exempt:
+		r.checkExempt(bad)
+		limit = spillgate.Limit{Period: time.Second}
 	case r.Deny && limit != (spillgate.Limit{}):
 		bad("deny", errors.New("a rule that denies has no limit; remove one of them"))
 	case r.Deny:
@@ -211,7 +236,7 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 	}
 	if r.Cost < 0 {
 		bad("cost", fmt.Errorf("%d: a cost is never negative", r.Cost))
-	} else if r.Cost > limit.Cap() && !r.Deny {
+	} else if r.Cost > limit.Cap() && !r.Deny && !r.Exempt {
 		bad("cost", fmt.Errorf("%d is more than ever fits at once (%d), so every request would be refused", r.Cost, limit.Cap()))
 	}
 	if r.Unit != "" {
@@ -219,7 +244,7 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 			bad("unit", err)
 		}
 	}
-	if r.Penalty != (Penalty{}) {
+	if r.Penalty != (Penalty{}) && !r.Exempt {
 		if err := r.Penalty.check(r); err != nil {
 			bad("penalty", err)
 		}
@@ -332,7 +357,7 @@ func (p *Policy) companions(bad func(i int, err error)) {
 	for i := range p.plain {
 		r := &p.plain[i]
 		claimed, ok := r.claimed()
-		if !ok || r.Spare == 100 || r.Deny || r.Limit.Algorithm == spillgate.Unlimited {
+		if !ok || r.Disabled || r.Spare == 100 || r.Deny || r.Limit.Algorithm == spillgate.Unlimited {
 			continue
 		}
 		found := false
@@ -368,7 +393,7 @@ func (r *Rule) claimed() (Attribute, bool) {
 // companion reports whether r limits each address by itself, whatever the
 // client claims and however its requests end.
 func (r *Rule) companion() bool {
-	return r.Spare == 0 && !r.Deny && len(r.Failures) == 0 && len(r.Peek) == 0 &&
+	return !r.Disabled && r.Spare == 0 && !r.Deny && !r.Exempt && len(r.Failures) == 0 && len(r.Peek) == 0 &&
 		r.Limit.Algorithm != spillgate.Unlimited &&
 		len(r.Key) == 1 && len(r.Key[0].Attributes) == 1 && r.Key[0].Attributes[0].Kind == ClientIP
 }

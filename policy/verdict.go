@@ -57,6 +57,7 @@ type Verdict struct {
 	engine *Engine
 	at     time.Time
 	err    error // why nothing was decided
+	exempt *Rule
 	n      int
 	first  [inline]Outcome
 	more   []Outcome
@@ -65,7 +66,14 @@ type Verdict struct {
 // begin makes v the verdict on a request that nothing was said of yet.
 func (v *Verdict) begin(e *Engine) {
 	clear(v.first[:min(v.n, inline)])
-	v.Allowed, v.Fault, v.engine, v.at, v.err, v.n, v.more = true, nil, e, time.Time{}, nil, 0, nil
+	v.Allowed, v.Fault, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, e, time.Time{}, nil, nil, 0, nil
+}
+
+// alone makes v a refusal by what is said next and by nothing else.
+func (v *Verdict) alone() {
+	at, exempt := v.at, v.exempt
+	v.begin(v.engine)
+	v.Allowed, v.at, v.exempt = false, at, exempt
 }
 
 // add makes room for what one more rule says.

@@ -45,6 +45,9 @@ func (d *decoder) compile(doc *document) *policy.Policy {
 	}
 	pol, err := policy.Compile(doc.rules)
 	if err == nil {
+		if doc.off {
+			pol = pol.Unenforced()
+		}
 		return pol
 	}
 	all := []error{err}

@@ -19,6 +19,7 @@ type document struct {
 	rules  []policy.Rule
 	places []mapping // of the rules
 	tests  []*Test
+	off    bool // nobody is refused
 }
 
 var documentForm = form[document]{
@@ -47,6 +48,7 @@ var documentForm = form[document]{
 				d.items(n, "a list of tests", into.test(d))
 			},
 		},
+		enforceField,
 	},
 	hint: func(key string) string {
 		switch {
@@ -161,9 +163,10 @@ var ruleForm = form[policy.Rule]{
 	example: "{name: everybody, key: client.ip, limit: 10/s}",
 	also: map[string]string{
 		"by": "key", "per_key": "key", "when": "match", "if": "match", "where": "match", "on": "match", "id": "name",
+		"allow": "exempt", "bypass": "exempt", "skip": "exempt", "active": "enabled", "tags": "group",
 		"capacity": "max_keys", "expire": "ttl", "on_error": "on_fault", "weight": "cost",
 	},
-	fields: []field[policy.Rule]{
+	fields: append([]field[policy.Rule]{
 		in("name", "Identifies the rule in answers and logs, and its counters across changes of the file.",
 			plainName(func(r *policy.Rule, s string) { r.Name = s }),
 			func(r *policy.Rule, v string) { r.Name = v }),
@@ -204,13 +207,15 @@ var ruleForm = form[policy.Rule]{
 			func(r *policy.Rule, v spillgate.AtCap) { r.AtCap = v }),
 		in("ttl", "How long after its last charge a key is forgotten, whatever its limit says.", lifetime,
 			func(r *policy.Rule, v time.Duration) { r.TTL = v }),
-	},
+	}, applyFields...),
 	hint: func(key string) string {
 		switch strings.ToLower(key) {
 		case "rate", "burst", "period", "per", "window", "quota", "requests":
 			return `rate, period and burst are one text: limit: 10/s burst 20`
 		case "shadow", "dry_run", "mode":
 			return "a shadow rule has enforce: 0"
+		case "disabled":
+			return "a rule that is off has enabled: false"
 		}
 		if port(key) && len(key) == 3 {
 			return fmt.Sprintf("several statuses are a list: failures: [401, %s]", key)

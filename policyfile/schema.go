@@ -15,10 +15,7 @@ func Schema() []byte {
 	root["required"] = []string{"rules"}
 	rule := ruleForm.asSchema()
 	rule["required"] = []string{"name"}
-	rule["oneOf"] = []any{
-		schema{"required": []string{"limit"}, "properties": schema{"deny": schema{"const": false}}},
-		schema{"required": []string{"deny"}, "properties": schema{"deny": schema{"const": true}, "limit": false}},
-	}
+	rule["oneOf"] = ruleSorts()
 	client := clientIPForm.asSchema()
 	client["required"], client["minProperties"] = clientIPForm.keys(), len(clientIPForm.keys())
 	test := testForm.asSchema()

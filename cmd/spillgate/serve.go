@@ -194,6 +194,9 @@ func startDemo() (address string, stop func(), err error) {
 func announce(w io.Writer, path string, file *policyfile.File, listen net.Addr, upstream string, demo bool) {
 	fmt.Fprintf(w, "spillgate limits http://%s in front of %s by %s (%s)\n",
 		listen, upstream, path, plural(len(file.Policy.Rules()), "rule"))
+	if !file.Policy.Enforced() {
+		fmt.Fprintln(w, enforceOff)
+	}
 	if !demo {
 		return
 	}

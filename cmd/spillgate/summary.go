@@ -46,6 +46,9 @@ func summarise(w io.Writer, path string, f *policyfile.File) error {
 		fmt.Fprintf(&b, ", %s", plural(len(f.Tests), "test"))
 	}
 	b.WriteString("\n\n")
+	if !f.Policy.Enforced() {
+		fmt.Fprintf(&b, "  %s\n\n", enforceOff)
+	}
 	for i, row := range rows {
 		var line strings.Builder
 		for j, cell := range row {
@@ -85,6 +88,9 @@ func requests(m policy.Match) string {
 	return strings.Join(parts, ", ")
 }
 
+// enforceOff is said wherever somebody looks at a policy that refuses nobody.
+const enforceOff = "ENFORCE IS OFF: nobody is refused, by whatever rule; all is counted and reported (enforce: off in the file)"
+
 func each(key []policy.Part) string {
 	if len(key) == 0 {
 		return "all together"
@@ -101,8 +107,11 @@ func keyParts(key []policy.Part) []string {
 }
 
 func limitText(r *policy.Rule) string {
-	if r.Deny {
+	switch {
+	case r.Deny:
 		return "denied"
+	case r.Exempt:
+		return "exempt"
 	}
 	return r.Limit.String()
 }
@@ -110,7 +119,7 @@ func limitText(r *policy.Rule) string {
 // maxKeys returns how many keys a rule remembers at most.
 func maxKeys(r *policy.Rule) int {
 	switch {
-	case r.Deny:
+	case r.Deny || r.Exempt:
 		return 0
 	case len(r.Key) == 0:
 		return 1
@@ -119,7 +128,7 @@ func maxKeys(r *policy.Rule) int {
 }
 
 func keysText(r *policy.Rule) string {
-	if r.Deny {
+	if r.Deny || r.Exempt {
 		return "none"
 	}
 	s := fmt.Sprint(maxKeys(r))
@@ -141,6 +150,10 @@ func details(r *policy.Rule) (out []string) {
 			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
+	add(r.Disabled, "SWITCHED OFF: applies to nothing (enabled: false)")
+	add(r.Exempt && r.Group == "", "no rule with a limit charges these requests")
+	add(r.Exempt && r.Group != "", "no rule of the group %s applies to these requests", r.Group)
+	add(!r.Exempt && r.Group != "", "of the group %s", r.Group)
 	add(len(r.Peek) > 0, "asks only: %s", requests(r.Peek))
 	add(r.Unit != "" || r.Cost > 1, "counts %s, %d a request", unit(r), max(1, r.Cost))
 	add(len(r.Failures) > 0, "counts only requests that end in %s", strings.Join(r.Failures, ", "))
@@ -223,6 +236,7 @@ func plural(n int, what string) string {
 type checked struct {
 	File     string         `json:"file"`
 	OK       bool           `json:"ok"`
+	Enforce  string         `json:"enforce,omitempty"`
 	Rules    []checkedRule  `json:"rules,omitempty"`
 	Server   *checkedServer `json:"server,omitempty"`
 	Tests    []checkedTest  `json:"tests,omitempty"`
@@ -233,6 +247,9 @@ type checked struct {
 type checkedRule struct {
 	Name     string              `json:"name"`
 	Source   string              `json:"source"`
+	Enabled  bool                `json:"enabled"`
+	Group    string              `json:"group,omitempty"`
+	Exempt   bool                `json:"exempt"`
 	Match    map[string][]string `json:"match"`
 	Peek     map[string][]string `json:"peek,omitempty"`
 	Key      []string            `json:"key"`
@@ -295,6 +312,7 @@ func checkJSON(w io.Writer, path string) error {
 	case err != nil:
 		return err
 	default:
+		out.Enforce = map[bool]string{true: "on", false: "off"}[f.Policy.Enforced()]
 		for i := range f.Policy.Rules() {
 			out.Rules = append(out.Rules, ruleJSON(&f.Policy.Rules()[i]))
 		}
@@ -321,6 +339,7 @@ func checkJSON(w io.Writer, path string) error {
 func ruleJSON(r *policy.Rule) checkedRule {
 	c := checkedRule{
 		Name: r.Name, Source: r.Source, Match: conditions(r.Match), Key: keyParts(r.Key), Missing: missingWords[r.Missing],
+		Enabled: !r.Disabled, Group: r.Group, Exempt: r.Exempt,
 		Deny: r.Deny, Unit: unit(r), Cost: max(1, r.Cost), Failures: r.Failures, Enforce: 100 - r.Spare, Penalty: penaltyJSON(r), Tell: r.Tell,
 		OnFault: faultWords[r.OnFault], MaxKeys: maxKeys(r), AtCap: atCapWords[r.AtCap],
 	}
@@ -328,7 +347,7 @@ func ruleJSON(r *policy.Rule) checkedRule {
 	if len(r.Peek) > 0 {
 		c.Peek = conditions(r.Peek)
 	}
-	if !r.Deny {
+	if !r.Deny && !r.Exempt {
 		c.Limit = r.Limit.String()
 	}
 	if r.TTL > 0 {
