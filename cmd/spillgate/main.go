@@ -54,6 +54,7 @@ why not and when to come back. One policy file holds the rules.
 
   spillgate check limits.yaml      say what the rules mean, or what is wrong
   spillgate test limits.yaml       play the tests in the file
+  spillgate explain limits.yaml    say which rules apply to a request, and why
   spillgate serve limits.yaml      stand in front of your service and limit
 
 Exit codes: 0 done; 1 the policy file has errors; 2 the command line is wrong or
@@ -65,7 +66,7 @@ a file can't be read; 3 serving could not start or broke off.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serveCommand(), checkCommand(), testCommand(), schemaCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), testCommand(), explainCommand(), schemaCommand(), versionCommand())
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK

@@ -1,0 +1,399 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/httplimit"
+	"github.com/spillgate/spillgate/policy"
+	"github.com/spillgate/spillgate/policyfile"
+)
+
+type explainFlags struct {
+	method, path, host, ip, peer, at string
+	headers, costs, attrs, claims    []string
+	user, tenant, device, route      string
+	asJSON                           bool
+}
+
+func explainCommand() *cobra.Command {
+	var f explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain POLICY.yaml",
+		Short: "Say which rules apply to a request, and why",
+		Long: `Explain says of one request which rules apply and which do not, and why not; the
+key that each would charge; and what would be decided if nobody had used anything
+yet. Each rule is told with its line. Secret parts of keys are shown as
+fingerprints.
+
+The client's address is given with --ip. With --peer it is found as the gateway
+finds it: from the connection's peer and the headers, by the file's client_ip.
+What only a program knows (--user and its like) a policy of the gateway has no
+use for.
+
+Exit codes: 0 explained; 1 the policy file has errors; 2 the command line is wrong
+or the file can't be read.`,
+		Example: `  spillgate explain limits.yaml --method POST --path /login --ip 203.0.113.7
+  spillgate explain limits.yaml --path '/search?q=x' --header 'X-User-ID: 42'
+  spillgate explain limits.yaml --peer 10.0.0.1 --header 'X-Forwarded-For: 203.0.113.7'
+  spillgate explain limits.yaml --user ann --cost tokens=500 --json | jq .verdict`,
+		Args: onePolicy,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return explain(args[0], f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&f.method, "method", "GET", "the request's method")
+	cmd.Flags().StringVar(&f.path, "path", "/", "its path, with a query or without")
+	cmd.Flags().StringVar(&f.host, "host", "", "the host that it asks for")
+	cmd.Flags().StringVar(&f.ip, "ip", "", "the client's address")
+	cmd.Flags().StringVar(&f.peer, "peer", "", "the address of the connection's peer, maybe a proxy")
+	cmd.Flags().StringArrayVarP(&f.headers, "header", "H", nil, "a header, 'Name: value'; may be repeated")
+	cmd.Flags().StringArrayVar(&f.costs, "cost", nil, "what the program says it costs, UNIT=N; may be repeated")
+	cmd.Flags().StringVar(&f.at, "at", "", "when it comes, such as 2026-03-29T03:00:00+02:00 (default: now)")
+	cmd.Flags().StringVar(&f.user, "user", "", "the user, as the program says")
+	cmd.Flags().StringVar(&f.tenant, "tenant", "", "the tenant, as the program says")
+	cmd.Flags().StringVar(&f.device, "device", "", "the device, as the program says")
+	cmd.Flags().StringVar(&f.route, "route", "", "the route, as the program's router says")
+	cmd.Flags().StringArrayVar(&f.claims, "claim", nil, "a claim of a token that the program verified, NAME=VALUE; may be repeated")
+	cmd.Flags().StringArrayVar(&f.attrs, "attr", nil, "what else the program says, NAME=VALUE; may be repeated")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON object for programs")
+	return cmd
+}
+
+func explain(path string, f explainFlags, stdout, stderr io.Writer) error {
+	file, err := load(path, false, stderr)
+	if err != nil {
+		return err
+	}
+	request, raw, err := f.request()
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	programs, err := f.program()
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	if f.peer != "" {
+		programs = append(programs, httplimit.TrustedProxies(file.Server.Client))
+	}
+	opts, err := f.options(file)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	attrs := httplimit.Attributes(request, programs...)
+	x := explained{request: request, raw: raw, attrs: attrs, file: file, Explanation: file.Policy.Explain(attrs, opts...)}
+	if f.asJSON {
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		err = enc.Encode(x.asJSON())
+	} else {
+		_, err = io.WriteString(stdout, x.text())
+	}
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	return nil
+}
+
+// request makes the request that the flags describe, as a server reads it.
+func (f *explainFlags) request() (r *http.Request, raw string, err error) {
+	if f.ip != "" && f.peer != "" {
+		return nil, "", errors.New("--ip and --peer exclude each other: --ip is the client, --peer who connects, maybe a proxy")
+	}
+	for name, s := range map[string]string{"--ip": f.ip, "--peer": f.peer} {
+		if _, err := netip.ParseAddr(s); s != "" && err != nil {
+			return nil, "", fmt.Errorf("%s %q: want an address such as 203.0.113.7", name, s)
+		}
+	}
+	if !strings.HasPrefix(f.path, "/") {
+		return nil, "", fmt.Errorf("--path %q: a path begins with /, such as /login", f.path)
+	}
+	u, err := url.ParseRequestURI("http://host" + f.path)
+	if err != nil {
+		return nil, "", fmt.Errorf("--path %q: no path that a server would read; encode what is special, such as a blank as %%20", f.path)
+	}
+	u.Scheme, u.Host = "", ""
+	r = &http.Request{Method: f.method, URL: u, Host: f.host, Header: make(http.Header), RemoteAddr: cmp.Or(f.ip, f.peer)}
+	for _, h := range f.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t\r\n") {
+			return nil, "", fmt.Errorf("--header %q: want 'Name: value'", h)
+		}
+		if value = strings.TrimSpace(value); strings.EqualFold(name, "Host") {
+			r.Host = value
+			continue
+		}
+		r.Header.Add(name, value)
+	}
+	raw, _, _ = strings.Cut(f.path, "?")
+	return r, raw, nil
+}
+
+// program says what a program would.
+func (f *explainFlags) program() ([]httplimit.Option, error) {
+	say := func(s string) func(*http.Request) string { return func(*http.Request) string { return s } }
+	opts := []httplimit.Option{httplimit.User(say(f.user)), httplimit.Tenant(say(f.tenant)), httplimit.Device(say(f.device)), httplimit.Route(say(f.route))}
+	for _, a := range f.attrs {
+		name, value, ok := strings.Cut(a, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--attr %q: want NAME=VALUE", a)
+		}
+		opts = append(opts, httplimit.Attr(name, say(value)))
+	}
+	claims := make(map[string]string)
+	for _, c := range f.claims {
+		name, value, ok := strings.Cut(c, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--claim %q: want NAME=VALUE", c)
+		}
+		claims[name] = value
+	}
+	return append(opts, httplimit.Claim(func(_ *http.Request, name string) (string, bool) {
+		v, ok := claims[name]
+		return v, ok
+	})), nil
+}
+
+// options says when the request comes and what it costs.
+func (f *explainFlags) options(file *policyfile.File) (opts []policy.Option, err error) {
+	for _, c := range f.costs {
+		unit, number, ok := strings.Cut(c, "=")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if !ok || err != nil || n < 0 {
+			return nil, fmt.Errorf("--cost %q: want a unit and a whole number, such as tokens=500", c)
+		}
+		if !slices.ContainsFunc(file.Policy.Rules(), func(r policy.Rule) bool { return cmp.Or(r.Unit, policy.Requests) == unit }) {
+			return nil, fmt.Errorf("--cost %q: no rule counts %q", c, unit)
+		}
+		opts = append(opts, policy.Cost(unit, n))
+	}
+	if f.at != "" {
+		at, err := time.Parse(time.RFC3339, f.at)
+		if err != nil {
+			return nil, fmt.Errorf("--at %q: want an instant such as 2026-03-29T03:00:00+02:00", f.at)
+		}
+		opts = append(opts, policy.At(at))
+	}
+	return opts, nil
+}
+
+// explained is a request and what is said of it.
+type explained struct {
+	*policy.Explanation
+	request *http.Request
+	raw     string // its path as it was given
+	attrs   policy.Attributes
+	file    *policyfile.File
+}
+
+// attr returns an attribute of the request, "" if it has none.
+func (x *explained) attr(k policy.Kind) string {
+	v, _ := x.attrs.AppendAttr(nil, policy.Attribute{Kind: k})
+	return string(v)
+}
+
+// readings returns the path as rules see it: servers may differ on it.
+func (x *explained) readings() []string { return strings.Split(x.attr(policy.Path), "\x00") }
+
+// text says for people what is to be said.
+func (x *explained) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", x.request.Method, x.raw)
+	if path := strings.Join(x.readings(), " or "); path != x.raw {
+		fmt.Fprintf(&b, ", which rules see as %s,", path)
+	}
+	if host := x.attr(policy.Host); host != "" {
+		fmt.Fprintf(&b, " at %s", host)
+	}
+	if ip := x.attr(policy.ClientIP); ip != "" {
+		fmt.Fprintf(&b, " from %s\n", ip)
+	} else {
+		b.WriteString(" from nobody known: name the client with --ip, or the peer with --peer\n")
+	}
+	for _, applies := range []bool{true, false} {
+		title := map[bool]string{true: "\nApplies:\n", false: "\nDoes not apply:\n"}[applies]
+		for i := range x.Rules {
+			at := &x.Rules[i]
+			if (at.Outcome != nil) != applies {
+				continue
+			}
+			b.WriteString(title)
+			title = ""
+			fmt.Fprintf(&b, "  %s (%s)\n", at.Rule.Name, at.Rule.Source)
+			if !applies {
+				fmt.Fprintf(&b, "    %s\n", at.Why)
+				continue
+			}
+			for _, line := range said(at) {
+				fmt.Fprintf(&b, "    %s\n", line)
+			}
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n", x.conclusion())
+	return b.String()
+}
+
+// said returns what a rule that applies does.
+func said(at *policy.Explained) []string {
+	o, r := at.Outcome, at.Rule
+	if !o.Judged() {
+		why := "refuses every request that matches"
+		if !r.Deny {
+			why = "refuses what lacks a part of its key (missing: deny)"
+		}
+		if o.Trial {
+			return []string{why + ", but only counts, so it lets this one pass"}
+		}
+		return []string{why}
+	}
+	did := fmt.Sprintf("charges %s to", amount(o.Decision.Taken, unit(r)))
+	switch {
+	case o.Peeked:
+		did = "is only asked (peek), not charged, for"
+	case !o.Decision.Allowed:
+		did = "refuses"
+		if o.Trial {
+			did = "would refuse, but only counts for"
+		}
+	case o.Decision.Taken == 0:
+		did = "would charge"
+	}
+	key := "what all share"
+	if len(r.Key) > 0 {
+		key = at.Key
+	}
+	out := []string{did + " " + key}
+	limit := fmt.Sprintf("limit %s: ", r.Limit)
+	switch d := &o.Decision; {
+	case r.Limit.Algorithm == spillgate.Unlimited:
+		limit += "no limit"
+	case !d.Allowed && d.RetryAfter == spillgate.Never:
+		limit += fmt.Sprintf("at most %d fit at once, so waiting does not help", d.Limit)
+	case !d.Allowed:
+		limit += fmt.Sprintf("retry after %s", d.RetryAfter)
+	default:
+		limit += fmt.Sprintf("then %d of %d are left", d.Remaining, d.Limit)
+	}
+	return append(out, limit)
+}
+
+func amount(n int64, unit string) string {
+	if n == 1 {
+		unit = strings.TrimSuffix(unit, "s")
+	}
+	return fmt.Sprintf("%d %s", n, unit)
+}
+
+// conclusion says what is decided.
+func (x *explained) conclusion() string {
+	v := &x.Verdict
+	switch o := v.Refusing(); {
+	case v.Allowed && v.Len() == 0:
+		return "No rule applies, so the request passes."
+	case v.Allowed:
+		return "If nobody has used anything yet, the request passes."
+	case o != nil && !o.Judged():
+		return fmt.Sprintf("The request is refused by %s (%s). Waiting does not help.", o.Rule.Name, o.Rule.Source)
+	case o != nil && v.RetryAfter() == spillgate.Never:
+		return fmt.Sprintf("Even if nobody has used anything yet, %s (%s) refuses the request. Waiting does not help.", o.Rule.Name, o.Rule.Source)
+	case o != nil:
+		return fmt.Sprintf("Even if nobody has used anything yet, %s (%s) refuses the request for %s.", o.Rule.Name, o.Rule.Source, v.RetryAfter())
+	}
+	return fmt.Sprintf("Nothing is decided: %v.", v.Err())
+}
+
+// explainedJSON is what `explain --json` prints.
+type explainedJSON struct {
+	Request explainedRequest `json:"request"`
+	Rules   []explainedRule  `json:"rules"`
+	Verdict explainedVerdict `json:"verdict"`
+}
+
+type explainedRequest struct {
+	Method   string   `json:"method"`
+	Path     string   `json:"path"`
+	Readings []string `json:"readings"` // the path as rules see it
+	Host     string   `json:"host,omitempty"`
+	ClientIP string   `json:"client_ip,omitempty"`
+}
+
+type explainedRule struct {
+	Name       string   `json:"name"`
+	Source     string   `json:"source"`
+	Applies    bool     `json:"applies"`
+	Why        string   `json:"why,omitempty"` // why not
+	Matches    bool     `json:"matches"`
+	Key        string   `json:"key,omitempty"`
+	Peeked     bool     `json:"peeked,omitempty"`
+	Trial      bool     `json:"trial,omitempty"`
+	Allowed    *bool    `json:"allowed,omitempty"`
+	Unit       string   `json:"unit,omitempty"`
+	Charged    *int64   `json:"charged,omitempty"`
+	Remaining  *int64   `json:"remaining,omitempty"`
+	RetryAfter *float64 `json:"retry_after,omitempty"` // seconds; -1 if no wait helps
+}
+
+type explainedVerdict struct {
+	Allowed    bool     `json:"allowed"`
+	DeniedBy   []string `json:"denied_by,omitempty"`
+	RetryAfter *float64 `json:"retry_after,omitempty"`
+	Error      string   `json:"error,omitempty"`
+}
+
+// seconds returns a wait in seconds, -1 if no wait helps.
+func seconds(d time.Duration) *float64 {
+	s := d.Seconds()
+	if d == spillgate.Never {
+		s = -1
+	}
+	return &s
+}
+
+func (x *explained) asJSON() explainedJSON {
+	out := explainedJSON{
+		Request: explainedRequest{
+			Method: x.request.Method, Path: x.raw, Readings: x.readings(),
+			Host: x.attr(policy.Host), ClientIP: x.attr(policy.ClientIP),
+		},
+		Rules:   []explainedRule{},
+		Verdict: explainedVerdict{Allowed: x.Verdict.Allowed},
+	}
+	for i := range x.Rules {
+		at := &x.Rules[i]
+		r := explainedRule{Name: at.Rule.Name, Source: at.Rule.Source, Applies: at.Outcome != nil, Why: at.Why, Matches: at.Matches, Key: at.Key}
+		if o := at.Outcome; o != nil {
+			r.Peeked, r.Trial, r.Allowed = o.Peeked, o.Trial, &o.Decision.Allowed
+			if o.Judged() {
+				r.Unit, r.Charged, r.Remaining = unit(at.Rule), &o.Decision.Taken, &o.Decision.Remaining
+			}
+			if !o.Decision.Allowed {
+				r.RetryAfter = seconds(o.Decision.RetryAfter)
+			}
+			if o.Refuses() {
+				out.Verdict.DeniedBy = append(out.Verdict.DeniedBy, at.Rule.Name)
+			}
+		}
+		out.Rules = append(out.Rules, r)
+	}
+	switch {
+	case len(out.Verdict.DeniedBy) > 0:
+		out.Verdict.RetryAfter = seconds(x.Verdict.RetryAfter())
+	case !x.Verdict.Allowed:
+		out.Verdict.Error = x.Verdict.Err().Error()
+	}
+	return out
+}

@@ -1,0 +1,164 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/spillgate/spillgate"
+)
+
+// An Explanation says what a policy does with one request, and why.
+type Explanation struct {
+	// Verdict is what is decided on a store in which nobody has used anything
+	// yet. Nothing needs to be settled.
+	Verdict Verdict
+	// Rules has what is to be said of each rule, in the policy's order.
+	Rules []Explained
+}
+
+// Explained is what is to be said of one rule and one request.
+type Explained struct {
+	Rule *Rule
+	// Outcome is what the rule says of the request. It is nil if the rule was
+	// not asked, for the reason Why.
+	Outcome *Outcome
+	// Why says in words why the rule was not asked: the condition that does
+	// not hold, or the rule that made asking needless.
+	Why string
+	// Matches reports whether the request is one of those that the rule speaks
+	// of. One that matches is not asked if another rule ends the matter.
+	Matches bool
+	// Key is the key of the request under this rule, as that of a [Caller];
+	// "" if it does not match. Secret parts are fingerprints.
+	Key string
+}
+
+// Explain decides a request on an empty store and says of each rule what it
+// did, or why it was not asked. Options are those of [Engine.Decide]. What
+// applies is what Decide says, and what does not hold is asked of the very
+// conditions that Decide asks.
+func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
+	e := NewEngine(p, spillgate.NewMemory(), Track(0))
+	x := &Explanation{Rules: make([]Explained, len(p.rules))}
+	e.DecideInto(context.Background(), &x.Verdict, attrs, opts...)
+	r := &request{}
+	r.begin(attrs, p.slots)
+	for i := range p.rules {
+		at := &x.Rules[i]
+		at.Rule = p.rules[i].Rule
+		at.Outcome = x.Verdict.Of(at.Rule.Name)
+		at.Why = p.rules[i].passedOver(r, &e.prints)
+		if at.Matches = at.Why == ""; at.Matches {
+			at.Key = string(r.appendText(nil, at.Rule.Key, &e.prints))
+			if at.Outcome == nil {
+				at.Why = x.Verdict.instead()
+			}
+		}
+	}
+	return x
+}
+
+// instead says why rules that match were not asked.
+func (v *Verdict) instead() string {
+	if o := v.Refusing(); o != nil {
+		return fmt.Sprintf("%s refuses the request without asking a limit, so nothing is asked of others", o.Rule.Name)
+	}
+	if v.err != nil {
+		return fmt.Sprintf("nothing is decided: %v", v.err)
+	}
+	return "another rule ends the matter"
+}
+
+// passedOver says why r does not apply to a request, "" if it does.
+func (r *rule) passedOver(req *request, prints *fingerprints) string {
+	peeked := len(r.peek) > 0 && req.meets(r.peek, true)
+	if !peeked && !req.meets(r.match, false) {
+		return req.unmet(r.match, prints)
+	}
+	if r.Missing == Skip {
+		for i := range r.Key {
+			p := &r.Key[i]
+			if a, _, _ := req.pick(p); a == nil {
+				return fmt.Sprintf("the request has no %s, and the rule says missing: skip", p)
+			}
+		}
+	}
+	return ""
+}
+
+// unmet says in words which of the conditions does not hold.
+func (r *request) unmet(cs []condition, prints *fingerprints) string {
+	for i := range cs {
+		if c := &cs[i]; !c.holds(r, false) {
+			return c.against(r, prints)
+		}
+	}
+	return "a condition does not hold"
+}
+
+// against says in words why c does not hold.
+func (c *condition) against(r *request, prints *fingerprints) string {
+	value := c.shown(r, prints)
+	if value == "" {
+		return fmt.Sprintf("the request has no %s", c.attr)
+	}
+	var want, unwanted []string
+	for i := range c.want {
+		want = append(want, c.want[i].String())
+	}
+	for i := range c.unwanted {
+		unwanted = append(unwanted, c.unwanted[i].String())
+	}
+	switch {
+	case len(unwanted) > 0 && (len(want) == 0 || c.wanted(r)):
+		return fmt.Sprintf("%s is %s, and must not be %s", c.attr, value, strings.Join(unwanted, " or "))
+	case len(want) == 1:
+		return fmt.Sprintf("%s is %s, not %s", c.attr, value, want[0])
+	}
+	return fmt.Sprintf("%s is %s, none of %s", c.attr, value, strings.Join(want, ", "))
+}
+
+// wanted reports whether c holds but for the values that must not be.
+func (c *condition) wanted(r *request) bool {
+	d := *c
+	d.unwanted = nil
+	return d.holds(r, false)
+}
+
+// shown returns the value that c looks at, for people; "" if there is none.
+func (c *condition) shown(r *request, prints *fingerprints) string {
+	v, ok := r.known(c)
+	switch a := r.address(); {
+	case c.attr.Kind == ClientIP && a.IsValid():
+		return a.String()
+	case !ok:
+		return ""
+	case c.attr.Secret():
+		return string(prints.appendFingerprint(nil, &c.attr, v))
+	case c.attr.Kind == Path:
+		var all []string
+		for _, reading := range bytes.Split(v, []byte{readingsEnd}) {
+			all = append(all, string(appendValue(nil, reading)))
+		}
+		return strings.Join(all, " or ")
+	}
+	return string(appendValue(nil, v))
+}
+
+// String returns the pattern as it is written in a policy.
+func (p *pattern) String() string {
+	if p.prefix != (netip.Prefix{}) {
+		if p.prefix.IsSingleIP() {
+			return p.prefix.Addr().String()
+		}
+		return p.prefix.String()
+	}
+	text := p.text
+	if p.under {
+		text += "/**"
+	}
+	return string(appendValue(nil, []byte(text)))
+}
