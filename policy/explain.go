@@ -25,8 +25,10 @@ type Explained struct {
 	// Outcome is what the rule says of the request. It is nil if the rule was
 	// not asked, for the reason Why.
 	Outcome *Outcome
-	// Why says in words why the rule was not asked: the condition that does
-	// not hold, or the rule that made asking needless.
+	// Exempts reports that the rule exempts the request. It has no outcome.
+	Exempts bool
+	// Why says in words why the rule was not asked, or does not exempt: the
+	// condition that does not hold, or the rule that made asking needless.
 	Why string
 	// Matches reports whether the request is one of those that the rule speaks
 	// of. One that matches is not asked if another rule ends the matter.
@@ -44,21 +46,38 @@ func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
 	e := NewEngine(p, spillgate.NewMemory(), Track(0))
 	x := &Explanation{Rules: make([]Explained, len(p.rules))}
 	e.DecideInto(context.Background(), &x.Verdict, attrs, opts...)
-	r := &request{}
-	r.begin(attrs, p.slots)
+	s := &scratch{}
+	s.begin(attrs, p.slots)
+	p.exempts(&Verdict{}, s, p.index.find(&s.request))
 	for i := range p.rules {
-		at := &x.Rules[i]
-		at.Rule = p.rules[i].Rule
-		at.Outcome = x.Verdict.Of(at.Rule.Name)
-		at.Why = p.rules[i].passedOver(r, &e.prints)
-		if at.Matches = at.Why == ""; at.Matches {
-			at.Key = string(r.appendText(nil, at.Rule.Key, &e.prints))
-			if at.Outcome == nil {
-				at.Why = x.Verdict.instead()
-			}
+		r, at := &p.rules[i], &x.Rules[i]
+		at.Rule = r.Rule
+		if at.Why = r.passedOver(&s.request, &e.prints); at.Why != "" {
+			continue
+		}
+		at.Matches, at.Exempts = true, r.Exempt
+		at.Outcome = x.Verdict.Of(r.Name)
+		at.Key = string(s.appendText(nil, r.Key, &e.prints))
+		switch {
+		case at.Exempts || at.Outcome != nil:
+		case s.spares(r):
+			at.Why = fmt.Sprintf("the request is exempt, by %s", p.exempting(s, r))
+		default:
+			at.Why = x.Verdict.instead()
 		}
 	}
 	return x
+}
+
+// exempting returns the name of a rule by which the request is exempt from r.
+func (p *Policy) exempting(s *scratch, r *rule) string {
+	for _, x := range p.exemptions {
+		one := scratch{exempt: []int{x.group}}
+		if one.spares(r) && s.meets(p.rules[x.index].match, true) {
+			return p.rules[x.index].Name
+		}
+	}
+	return "a rule"
 }
 
 // instead says why rules that match were not asked.
@@ -74,9 +93,12 @@ func (v *Verdict) instead() string {
 
 // passedOver says why r does not apply to a request, "" if it does.
 func (r *rule) passedOver(req *request, prints *fingerprints) string {
+	if r.Disabled {
+		return "the rule is switched off (enabled: false)"
+	}
 	peeked := len(r.peek) > 0 && req.meets(r.peek, true)
-	if !peeked && !req.meets(r.match, false) {
-		return req.unmet(r.match, prints)
+	if !peeked && !req.meets(r.match, r.Exempt) { // an odd path is exempt only in all its readings
+		return req.unmet(r.match, r.Exempt, prints)
 	}
 	if r.Missing == Skip {
 		for i := range r.Key {
@@ -90,17 +112,17 @@ func (r *rule) passedOver(req *request, prints *fingerprints) string {
 }
 
 // unmet says in words which of the conditions does not hold.
-func (r *request) unmet(cs []condition, prints *fingerprints) string {
+func (r *request) unmet(cs []condition, all bool, prints *fingerprints) string {
 	for i := range cs {
-		if c := &cs[i]; !c.holds(r, false) {
-			return c.against(r, prints)
+		if c := &cs[i]; !c.holds(r, all) {
+			return c.against(r, all, prints)
 		}
 	}
 	return "a condition does not hold"
 }
 
 // against says in words why c does not hold.
-func (c *condition) against(r *request, prints *fingerprints) string {
+func (c *condition) against(r *request, all bool, prints *fingerprints) string {
 	value := c.shown(r, prints)
 	if value == "" {
 		return fmt.Sprintf("the request has no %s", c.attr)
@@ -113,7 +135,7 @@ func (c *condition) against(r *request, prints *fingerprints) string {
 		unwanted = append(unwanted, c.unwanted[i].String())
 	}
 	switch {
-	case len(unwanted) > 0 && (len(want) == 0 || c.wanted(r)):
+	case len(unwanted) > 0 && (len(want) == 0 || c.wanted(r, all)):
 		return fmt.Sprintf("%s is %s, and must not be %s", c.attr, value, strings.Join(unwanted, " or "))
 	case len(want) == 1:
 		return fmt.Sprintf("%s is %s, not %s", c.attr, value, want[0])
@@ -122,10 +144,10 @@ func (c *condition) against(r *request, prints *fingerprints) string {
 }
 
 // wanted reports whether c holds but for the values that must not be.
-func (c *condition) wanted(r *request) bool {
+func (c *condition) wanted(r *request, all bool) bool {
 	d := *c
 	d.unwanted = nil
-	return d.holds(r, false)
+	return d.holds(r, all)
 }
 
 // shown returns the value that c looks at, for people; "" if there is none.

@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,9 @@ func TestExplainSaysWhatDecideDoes(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		rules := randomPolicy(t, r).plain
 		for i := range rules {
+			if rules[i].Exempt {
+				continue
+			}
 			if len(rules[i].Key) == 0 && r.IntN(2) == 0 {
 				rules[i].Key = testRule(t, "k", "", pick(r, []string{"client.ip", "tenant", "user else tenant", "host"})).Key
 			}
@@ -44,17 +48,20 @@ func checkExplained(t *testing.T, p *Policy, attrs Attrs, v *Verdict) {
 	if x.Verdict.Allowed != v.Allowed || x.Verdict.Len() != v.Len() || len(x.Rules) != len(p.plain) {
 		t.Fatalf("%q: explained %+v, decided %+v", attrs, x.Verdict, v)
 	}
+	if exempt := v.Exempt(); exempt != nil && !x.Rules[slices.IndexFunc(p.plain, func(r Rule) bool { return r.Name == exempt.Name })].Exempts {
+		t.Fatalf("%q: exempt by %s, which is not explained", attrs, exempt.Name)
+	}
 	ended := v.Refusing() != nil && !v.Refusing().Judged() || v.err != nil
 	for i := range x.Rules {
 		at, decided := &x.Rules[i], v.Of(p.plain[i].Name)
 		switch {
 		case (at.Outcome == nil) != (decided == nil):
 			t.Fatalf("%q: %s: explained %+v, decided %+v", attrs, at.Rule.Name, at.Outcome, decided)
-		case (at.Why == "") != (at.Outcome != nil):
+		case (at.Why == "") != (at.Outcome != nil || at.Exempts) || at.Exempts && at.Outcome != nil:
 			t.Fatalf("%q: %s: outcome %v because %q", attrs, at.Rule.Name, at.Outcome, at.Why)
 		case at.Outcome != nil && (!at.Matches || at.Outcome.Peeked != decided.Peeked || at.Outcome.Decision.Allowed != decided.Decision.Allowed):
 			t.Fatalf("%q: %s: explained %+v, decided %+v", attrs, at.Rule.Name, at.Outcome, decided)
-		case at.Matches && at.Outcome == nil && !ended:
+		case at.Matches && at.Outcome == nil && !ended && !at.Exempts && !strings.HasPrefix(at.Why, "the request is exempt, by r"):
 			t.Fatalf("%q: %s matches and was not asked: %s", attrs, at.Rule.Name, at.Why)
 		case at.Matches != (at.Key != ""):
 			t.Fatalf("%q: %s: key %q of a rule that matches: %v", attrs, at.Rule.Name, at.Key, at.Matches)
@@ -163,6 +170,37 @@ func TestExplain(t *testing.T) {
 	attrs["path"] = "/"
 	if bad := p.Explain(attrs, Cost("bytes", -1)).Rules[0]; bad.Outcome != nil || !strings.HasPrefix(bad.Why, "nothing is decided: ") {
 		t.Errorf("a negative cost: %+v", bad)
+	}
+}
+
+func TestExplainExemptions(t *testing.T) {
+	at := func(path string) Match { return Match{{Attribute{Kind: Path}, []string{path}}} }
+	rules := []Rule{
+		testRule(t, "visitor", "1/s", "client.ip"),
+		testRule(t, "login", "1/s"),
+		testRule(t, "off", "1/s"),
+		{Name: "health", Exempt: true, Match: at("/health")},
+		{Name: "ours", Exempt: true, Group: "logins", Match: Match{{Attribute{Kind: ClientIP}, []string{"192.0.2.0/24"}}}},
+		{Name: "odd", Exempt: true, Match: at("/a/b")},
+	}
+	rules[1].Group, rules[2].Disabled = "logins", true
+	p, err := Compile(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		attrs Attrs
+		why   [6]string
+	}{
+		{Attrs{"path": "/health", "client.ip": "192.0.2.1"}, [6]string{"the request is exempt, by health", "the request is exempt, by health", "the rule is switched off (enabled: false)", "", "", "path is /health, not /a/b"}},
+		{Attrs{"path": "/", "client.ip": "192.0.2.1"}, [6]string{"", "the request is exempt, by ours", "the rule is switched off (enabled: false)", "path is /, not /health", "", "path is /, not /a/b"}},
+		{Attrs{"path": string(AppendPath(nil, "/a%2fb"))}, [6]string{"", "", "the rule is switched off (enabled: false)", "path is /a%2Fb or /a/b, not /health", "the request has no client.ip", "path is /a%2Fb or /a/b, not /a/b"}},
+	} {
+		for i, x := range p.Explain(c.attrs, At(start)).Rules {
+			if x.Why != c.why[i] || x.Exempts != (x.Why == "" && x.Rule.Exempt) {
+				t.Errorf("%q: %s: %q, want %q", c.attrs, x.Rule.Name, x.Why, c.why[i])
+			}
+		}
 	}
 }
 

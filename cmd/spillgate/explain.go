@@ -224,27 +224,47 @@ func (x *explained) text() string {
 	} else {
 		b.WriteString(" from nobody known: name the client with --ip, or the peer with --peer\n")
 	}
-	for _, applies := range []bool{true, false} {
-		title := map[bool]string{true: "\nApplies:\n", false: "\nDoes not apply:\n"}[applies]
-		for i := range x.Rules {
-			at := &x.Rules[i]
-			if (at.Outcome != nil) != applies {
-				continue
-			}
-			b.WriteString(title)
-			title = ""
-			fmt.Fprintf(&b, "  %s (%s)\n", at.Rule.Name, at.Rule.Source)
-			if !applies {
-				fmt.Fprintf(&b, "    %s\n", at.Why)
-				continue
-			}
-			for _, line := range said(at) {
-				fmt.Fprintf(&b, "    %s\n", line)
-			}
+	x.section(&b, "Exempts", func(at *policy.Explained) []string {
+		switch {
+		case !at.Exempts:
+			return nil
+		case at.Rule.Group != "":
+			return []string{"from the rules of the group " + at.Rule.Group}
 		}
-	}
+		return []string{"from all rules"}
+	})
+	x.section(&b, "Applies", func(at *policy.Explained) []string {
+		if at.Outcome == nil {
+			return nil
+		}
+		return said(at)
+	})
+	x.section(&b, "Does not apply", func(at *policy.Explained) []string {
+		if at.Why == "" {
+			return nil
+		}
+		return []string{at.Why}
+	})
 	fmt.Fprintf(&b, "\n%s\n", x.conclusion())
 	return b.String()
+}
+
+// section writes what is to be said of some rules, under a title.
+func (x *explained) section(b *strings.Builder, title string, of func(*policy.Explained) []string) {
+	for i := range x.Rules {
+		lines := of(&x.Rules[i])
+		if lines == nil {
+			continue
+		}
+		if title != "" {
+			fmt.Fprintf(b, "\n%s:\n", title)
+			title = ""
+		}
+		fmt.Fprintf(b, "  %s (%s)\n", x.Rules[i].Rule.Name, x.Rules[i].Rule.Source)
+		for _, line := range lines {
+			fmt.Fprintf(b, "    %s\n", line)
+		}
+	}
 }
 
 // said returns what a rule that applies does.
@@ -302,6 +322,10 @@ func amount(n int64, unit string) string {
 func (x *explained) conclusion() string {
 	v := &x.Verdict
 	switch o := v.Refusing(); {
+	case v.Allowed && !x.file.Policy.Enforced():
+		return "The request passes: the file says enforce: off, so nobody is refused."
+	case v.Allowed && v.Len() == 0 && v.Exempt() != nil:
+		return fmt.Sprintf("The request passes: it is exempt by %s (%s).", v.Exempt().Name, v.Exempt().Source)
 	case v.Allowed && v.Len() == 0:
 		return "No rule applies, so the request passes."
 	case v.Allowed:
@@ -337,6 +361,7 @@ type explainedRule struct {
 	Applies    bool     `json:"applies"`
 	Why        string   `json:"why,omitempty"` // why not
 	Matches    bool     `json:"matches"`
+	Exempts    bool     `json:"exempts,omitempty"`
 	Key        string   `json:"key,omitempty"`
 	Peeked     bool     `json:"peeked,omitempty"`
 	Trial      bool     `json:"trial,omitempty"`
@@ -374,7 +399,10 @@ func (x *explained) asJSON() explainedJSON {
 	}
 	for i := range x.Rules {
 		at := &x.Rules[i]
-		r := explainedRule{Name: at.Rule.Name, Source: at.Rule.Source, Applies: at.Outcome != nil, Why: at.Why, Matches: at.Matches, Key: at.Key}
+		r := explainedRule{Name: at.Rule.Name, Source: at.Rule.Source, Applies: at.Outcome != nil, Why: at.Why, Matches: at.Matches, Exempts: at.Exempts, Key: at.Key}
+		if at.Exempts {
+			r.Key = ""
+		}
 		if o := at.Outcome; o != nil {
 			r.Peeked, r.Trial, r.Allowed = o.Peeked, o.Trial, &o.Decision.Allowed
 			if o.Judged() {
