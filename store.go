@@ -111,6 +111,7 @@ type Space struct {
 	changes atomic.Pointer[[]change]
 	changed atomic.Uint32           // how often
 	limit   atomic.Pointer[Meter]   // in force, if there is one for all keys and who has it said so
+	salt    uint64                  // spreads the keys of many spaces over one table of leases
 	bound   atomic.Pointer[binding] // Memory's table, cached
 }
 
@@ -133,8 +134,10 @@ func NewSpace(name string, o SpaceOptions) (*Space, error) {
 	if o.MaxKeys == 0 {
 		o.MaxKeys = DefaultMaxKeys
 	}
-	return &Space{name: name, options: o}, nil
+	return &Space{name: name, options: o, salt: spacesMade.Add(1) * 0x9e3779b97f4a7c15}, nil
 }
+
+var spacesMade atomic.Uint64
 
 // Name returns the space's name.
 func (sp *Space) Name() string { return sp.name }

@@ -1,0 +1,451 @@
+package spillgate
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// A leaseCall is the work of one [Leased.Take] that needs more than a look at
+// one lease.
+type leaseCall struct {
+	parts   [inline]leasePart
+	order   [inline]uint8 // of the parts: that of their locks
+	n, locs int
+	charges [inline]Charge // what the inner store is asked
+	answers [inline]Decision
+	asks    int
+	back    []Correction // what has to go back to it
+}
+
+// A leasePart is one charge of a call.
+type leasePart struct {
+	sh    *leaseShard // nil if the charge is never leased
+	tag   uint64
+	set   int
+	m     *Meter
+	e     *lease // nil if the key has none; it stays in its place while it is pinned
+	now   Instant
+	until Instant // of e when own was taken
+	after State
+
+	says    outlook
+	asked   int8  // its charge among those the inner store is asked, -1 if none
+	own     int64 // units of e that are spent if the request passes
+	need    int64 // units to ask for
+	more    int64 // units to ask for beyond that
+	charged int64 // what e.state was charged ahead of the answer
+	pinned  bool
+}
+
+// takeAll decides any request: here, if all its charges are known here, or else
+// with one call for those that are not.
+func (l *Leased) takeAll(ctx context.Context, at time.Time, now Instant, cs []Charge, out []Decision) error {
+	for i := range cs {
+		if a := cs[i].Meter.limit.Algorithm; !l.mixed && a != Bucket && a != FixedWindow && a != Unlimited {
+			return fmt.Errorf("spillgate: %w: charge %d of %q: a %s can't be leased, only buckets and fixed windows; ask the store exactly, or use Mixed",
+				ErrCharge, i, cs[i].Space.name, a)
+		}
+	}
+	if len(cs) == 0 || len(cs) > inline || twice(cs) {
+		l.asked.Add(1)
+		err := l.inner.Take(ctx, at, cs, out)
+		if err != nil {
+			l.errs.Add(1)
+		}
+		return err
+	}
+	c := l.calls.Get().(*leaseCall)
+	defer l.put(c)
+	c.plan(l, now, cs)
+	if c.decide(l, cs, out) {
+		return nil
+	}
+	if len(c.back) > 0 {
+		_ = l.settleBack(ctx, at, c.back) // counted as forfeited
+		clear(c.back)
+		c.back = c.back[:0]
+	}
+	l.asked.Add(1)
+	err := l.inner.Take(ctx, at, c.charges[:c.asks], c.answers[:c.asks])
+	if err != nil {
+		l.errs.Add(1)
+		c.fail()
+		return err
+	}
+	var rtt time.Duration
+	if at.IsZero() {
+		rtt = time.Duration(l.now() - now)
+	}
+	held := c.finish(l, rtt, cs, out)
+	if len(c.back) > 0 {
+		_ = l.settleBack(ctx, at, c.back) // counted as forfeited
+	}
+	if held {
+		l.kept(at)
+	}
+	return nil
+}
+
+// put gives a call's memory back, without what it points to.
+func (l *Leased) put(c *leaseCall) {
+	clear(c.parts[:c.n])
+	clear(c.charges[:c.asks])
+	clear(c.back)
+	c.n, c.locs, c.asks, c.back = 0, 0, 0, c.back[:0]
+	l.calls.Put(c)
+}
+
+// twice reports whether a key is charged more than once.
+func twice(cs []Charge) bool {
+	for i := range cs {
+		for j := range cs[:i] {
+			if cs[i].Space == cs[j].Space && cs[i].Key == cs[j].Key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// plan finds out which shards a call needs.
+func (c *leaseCall) plan(l *Leased, now Instant, cs []Charge) {
+	c.n = len(cs)
+	for i := range cs {
+		p, g := &c.parts[i], &cs[i]
+		*p = leasePart{m: g.Space.inForce(g.Meter), asked: -1, now: now}
+		if !leasable(g.Space, p.m) {
+			continue
+		}
+		p.sh, p.tag, p.set = l.find(g.Space, g.Key)
+		k := c.locs
+		c.locs++
+		for ; k > 0 && p.sh.index < c.parts[c.order[k-1]].sh.index; k-- {
+			c.order[k] = c.order[k-1]
+		}
+		c.order[k] = uint8(i)
+	}
+}
+
+func (c *leaseCall) lock() {
+	var last *leaseShard
+	for _, i := range c.order[:c.locs] {
+		if sh := c.parts[i].sh; sh != last {
+			sh.Lock()
+			last = sh
+		}
+	}
+}
+
+func (c *leaseCall) unlock() {
+	var last *leaseShard
+	for _, i := range c.order[:c.locs] {
+		if sh := c.parts[i].sh; sh != last {
+			sh.Unlock()
+			last = sh
+		}
+	}
+}
+
+// decide judges all charges at one moment. If everything is known it decides
+// the request; if not it sets aside what the request takes of leases, and says
+// what to ask.
+func (c *leaseCall) decide(l *Leased, cs []Charge, out []Decision) (done bool) {
+	c.lock()
+	defer c.unlock()
+	known, passes := true, true
+	for i := range c.parts[:c.n] {
+		p, g := &c.parts[i], &cs[i]
+		switch {
+		case p.m.limit.Algorithm == Unlimited:
+			p.m.decide(State{}, p.now, g.Ask, &out[i])
+			p.says = paid
+		case p.sh != nil:
+			p.e = p.sh.lookup(p.tag, p.set, g.Space, g.Key)
+			if p.e == nil {
+				break
+			}
+			p.now = p.e.advance(p.now)
+			if p.e.meter != p.m.id {
+				c.outgrown(p)
+			}
+			p.after, p.says = p.sh.judge(p.e, p.m, p.now, g.Ask, &out[i], l.hold)
+			if g.Min > 0 {
+				p.says = unknown
+			}
+		}
+		known = known && p.says != unknown
+		passes = passes && (p.says != refused || g.Trial)
+	}
+	if !known {
+		for i := range c.parts[:c.n] {
+			c.prepare(l, i, &cs[i])
+		}
+		return false
+	}
+	if !passes {
+		c.refuse(cs, out)
+		return true
+	}
+	var first *leaseShard
+	for i := range c.parts[:c.n] {
+		if p := &c.parts[i]; p.says == paid && p.e != nil {
+			p.sh.spend(p.e, p.after, cs[i].N)
+			if first == nil {
+				first = p.sh
+				first.here++
+			}
+		}
+	}
+	return true
+}
+
+// refuse makes the decisions those of a request that a charge refuses, all
+// known here: a limit that does not refuse says what it says to nothing.
+func (c *leaseCall) refuse(cs []Charge, out []Decision) {
+	counted := false
+	for i := range c.parts[:c.n] {
+		p := &c.parts[i]
+		switch {
+		case p.says == refused && !cs[i].Trial && !counted:
+			p.sh.refuse(p.e, cs[i].N)
+			counted = true
+		case p.says == paid:
+			p.nothing(cs[i].Ask, &out[i])
+		}
+	}
+}
+
+// nothing makes d what the limit says to a request for nothing now.
+func (p *leasePart) nothing(q Ask, d *Decision) {
+	q = Ask{Keep: q.Keep}
+	if p.e == nil {
+		p.m.decide(State{}, p.now, q, d)
+		return
+	}
+	p.e.decide(p.m, p.e.there(p.now), q, d)
+}
+
+// outgrown makes a lease that was one of another limit one of p's: what it
+// holds is given back.
+func (c *leaseCall) outgrown(p *leasePart) {
+	e := p.e
+	if e.have > 0 {
+		c.back = append(c.back, p.sh.giveBack(e))
+	}
+	*e = lease{space: e.space, key: e.key, pins: e.pins, coming: e.coming, meter: p.m.id, since: never, latest: e.latest}
+}
+
+// prepare sets aside what charge i spends of its lease, or puts it on the list
+// of what to ask for.
+func (c *leaseCall) prepare(l *Leased, i int, g *Charge) {
+	p := &c.parts[i]
+	e, ask := p.e, *g
+	switch {
+	case p.says == refused && g.Trial:
+		return
+	case p.says == paid:
+		if e != nil {
+			p.own, p.charged, p.until = g.N, g.N, e.until
+			p.sh.spend(e, p.after, g.N)
+			p.pin()
+		}
+		return
+	case e != nil && g.N > 0:
+		if g.Min > 0 && e.have > 0 { // what is asked for in part is asked of all there is
+			c.back = append(c.back, p.sh.giveBack(e))
+		}
+		p.need = g.N
+		if p.says == unknown && g.Min == 0 && g.N > e.have && e.since != never {
+			if p.m.limit.Algorithm == Bucket && g.N <= p.m.most { // a window could end before the answer
+				p.own = e.have
+			}
+			p.need = g.N - p.own
+			p.more = l.more(e, p.m, e.there(p.now), g.N)
+			ask.N, ask.Min = p.need+p.more, 0
+			if p.more > 0 {
+				ask.Min = p.need
+			}
+			p.ahead()
+		}
+		p.pin()
+	default:
+		p.need = g.N
+	}
+	p.asked = int8(c.asks)
+	c.charges[c.asks], c.answers[c.asks] = ask, Decision{}
+	c.asks++
+}
+
+// ahead charges the state with what is asked for, as if it was granted already:
+// others, who come before the answer, are to know that it is not there.
+func (p *leasePart) ahead() {
+	e, there := p.e, p.e.there(p.now)
+	var d Decision
+	e.decide(p.m, there, Ask{}, &d)
+	p.charged = min(p.own+p.need+p.more, max(p.own+p.need, d.Remaining))
+	e.state = p.m.Settle(e.state, there, there, p.charged)
+	p.sh.setHave(e, e.have-p.own)
+	e.used = later(e.used, p.own+p.need)
+}
+
+// more returns how many units to ask for beyond what a request of n needs: what
+// the key will use while a lease lasts, at the rate at which it was used since
+// the last answer, growing no faster than double each time.
+func (l *Leased) more(e *lease, m *Meter, there Instant, n int64) int64 {
+	most := l.block(m.most, l.nodes.Load())
+	want := most
+	if age := int64(there - e.since); age > 0 {
+		hi, lo := bits.Mul64(uint64(later(e.used, n)), uint64(l.hold))
+		if hi < uint64(age) {
+			q, _ := bits.Div64(hi, lo, uint64(age))
+			want = int64(min(q, uint64(most)+uint64(n)))
+		}
+	}
+	want = min(want, later(2*min(e.want, most), later(n, n)))
+	e.want = want
+	if want/4 < n {
+		return 0 // so few don't pay for a lease
+	}
+	more := min(want-n, most-e.have-e.coming)
+	if more < n {
+		return 0
+	}
+	return more
+}
+
+// pin keeps the lease in its place until the part is done with, and room in its
+// block for what may come to it.
+func (p *leasePart) pin() {
+	p.pinned = true
+	p.e.pins++
+	p.e.coming += p.own + p.more
+}
+
+func (p *leasePart) unpin() {
+	p.pinned = false
+	p.e.pins--
+	p.e.coming -= p.own + p.more
+}
+
+// unspend puts own units back, those of a window only while it lasts.
+func (p *leasePart) unspend() {
+	e := p.e
+	if e.meter != p.m.id || p.m.limit.Algorithm == FixedWindow && e.until != p.until {
+		p.sh.forfeited += uint64(p.own)
+		return
+	}
+	there := e.there(p.now)
+	e.state = p.m.Settle(e.state, there, there, -p.charged)
+	p.sh.setHave(e, e.have+p.own)
+}
+
+// fail puts back what was set aside for a request that was not decided.
+func (c *leaseCall) fail() {
+	for i := range c.parts[:c.n] {
+		if p := &c.parts[i]; p.pinned {
+			p.sh.Lock()
+			p.unpin()
+			p.unspend()
+			p.sh.Unlock()
+		}
+	}
+}
+
+// finish turns the answers of the inner store into decisions and notes what
+// they say. It reports whether any lease holds units.
+func (c *leaseCall) finish(l *Leased, rtt time.Duration, cs []Charge, out []Decision) (held bool) {
+	passes := true
+	for k := range c.charges[:c.asks] {
+		passes = passes && (c.answers[k].Allowed || c.charges[k].Trial)
+	}
+	for i := range c.parts[:c.n] {
+		p := &c.parts[i]
+		if p.sh == nil { // never leased
+			if p.asked >= 0 {
+				out[i] = c.answers[p.asked]
+			} else if !passes {
+				p.nothing(cs[i].Ask, &out[i])
+			}
+			continue
+		}
+		p.sh.Lock()
+		if p.asked >= 0 {
+			c.answered(l, p, rtt, &cs[i], &out[i], passes)
+		} else {
+			if p.pinned {
+				p.unpin()
+			}
+			if p.says == paid && !passes {
+				p.unspend()
+				p.nothing(cs[i].Ask, &out[i])
+			}
+		}
+		held = held || p.e != nil && p.e.have > 0
+		p.sh.Unlock()
+	}
+	return held
+}
+
+// answered notes the answer to a part, and makes the decision of it.
+func (c *leaseCall) answered(l *Leased, p *leasePart, rtt time.Duration, g *Charge, out *Decision, passes bool) {
+	a := answer{Decision: &c.answers[p.asked], ask: c.charges[p.asked].Ask, sent: p.now, rtt: rtt}
+	*out = *a.Decision
+	taken := passes && a.Allowed
+	if p.pinned {
+		if p.unpin(); !taken {
+			p.unspend()
+		}
+	}
+	if taken {
+		a.granted = a.Taken - p.need
+		if g.Min > 0 {
+			a.granted = 0
+		}
+		out.Taken = p.own + a.Taken - a.granted
+	}
+	if a.Overflow || p.e != nil && p.e.meter != p.m.id {
+		c.returns(g, a, a.granted)
+		return
+	}
+	if p.e == nil {
+		if p.e = p.sh.lookup(p.tag, p.set, g.Space, g.Key); p.e == nil {
+			p.e = p.sh.make(p.tag, p.set, g.Space, g.Key)
+		}
+		if p.e == nil {
+			return
+		}
+		if p.e.meter != p.m.id {
+			c.outgrown(p)
+		}
+		p.e.advance(p.now)
+	}
+	over := p.sh.learn(p.e, p.m, a, l.hold, l.block(p.m.most, l.nodes.Load()))
+	c.returns(g, a, over)
+	if p.e.have == 0 && p.e.chunk == 0 && p.own == 0 && a.granted == 0 {
+		return // it is what the store says
+	}
+	q := Ask{N: g.N, Keep: g.Keep}
+	if a.Allowed {
+		q.N = 0
+	} else {
+		q.N = max(q.N, p.e.chunk)
+	}
+	var d Decision
+	p.e.decide(p.m, max(a.At, p.e.since), q, &d)
+	out.Remaining, out.ResetAfter = d.Remaining, d.ResetAfter
+	if !a.Allowed {
+		out.Remaining = min(out.Remaining, g.N-1)
+		if a.Reason == OverLimit {
+			out.RetryAfter = max(out.RetryAfter, d.RetryAfter)
+		}
+	}
+}
+
+// returns puts n units of an answer on the list of what has to go back.
+func (c *leaseCall) returns(g *Charge, a answer, n int64) {
+	if n > 0 {
+		c.back = append(c.back, Correction{Space: g.Space, Key: g.Key, Meter: g.Meter, Delta: -n, At: a.At, Until: a.until(), Overflow: a.Overflow})
+	}
+}
