@@ -157,6 +157,7 @@ type Option struct {
 	unit string
 	cost int64
 	at   time.Time
+	only string // the unit of the rules to ask
 }
 
 // Cost charges n units to the rules that count in unit, in place of their own
@@ -198,11 +199,11 @@ func (e *Engine) DecideInto(ctx context.Context, v *Verdict, attrs Attributes, o
 // collect turns the rules that match into charges. It reports false if a rule
 // refuses by itself, so that nothing is left to ask.
 func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
-	found := e.policy.index.find(&s.request)
+	found, only := e.policy.index.find(&s.request), onlyOf(opts)
 	e.policy.exempts(v, s, found)
 	for i := nextRule(found, 0); i >= 0; i = nextRule(found, i+1) {
 		r := &e.policy.rules[i]
-		if r.Exempt || s.spares(r) {
+		if r.Exempt || s.spares(r) || only != "" && r.unit() != only {
 			continue
 		}
 		peeked := len(r.peek) > 0 && s.meets(r.peek, true)

@@ -1,0 +1,117 @@
+package grpclimit
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/spillgate/spillgate/clientip"
+	"github.com/spillgate/spillgate/policy"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+)
+
+// attributes is what is known of a call. Values are found when they are asked
+// for.
+type attributes struct {
+	*options
+	ctx      context.Context
+	method   string // full
+	client   netip.Addr
+	resolved bool
+}
+
+func (a *attributes) begin(o *options, ctx context.Context, method string) {
+	a.options, a.ctx, a.method, a.client, a.resolved = o, ctx, method, netip.Addr{}, false
+}
+
+// ClientAddr implements [policy.Addressed].
+func (a *attributes) ClientAddr() netip.Addr {
+	if !a.resolved {
+		a.client, a.resolved = a.address(), true
+	}
+	return a.client
+}
+
+func (a *attributes) address() netip.Addr {
+	p, ok := peer.FromContext(a.ctx)
+	if !ok || p.Addr == nil {
+		return netip.Addr{}
+	}
+	if a.resolver != nil {
+		remote := p.Addr.String()
+		if _, unix := p.Addr.(*net.UnixAddr); unix {
+			remote = ""
+		}
+		if a.resolver.Trusts(remote) {
+			md, _ := metadata.FromIncomingContext(a.ctx)
+			return a.resolver.Addr(remote, md)
+		}
+	}
+	if tcp, ok := p.Addr.(*net.TCPAddr); ok {
+		return clientip.Normal(tcp.AddrPort().Addr())
+	}
+	addr, _ := clientip.Parse(p.Addr.String()) // the zero Addr if it is none
+	return addr
+}
+
+// AppendAttr implements [policy.Attributes].
+func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool) {
+	switch attr.Kind {
+	case policy.ClientIP:
+		addr := a.ClientAddr()
+		return addr.AppendTo(dst), addr.IsValid()
+	case policy.Method:
+		return append(dst, "POST"...), true
+	case policy.Path:
+		return policy.AppendPath(dst, a.method), true
+	case policy.Route:
+		return append(dst, a.method...), true
+	case policy.Host:
+		n := len(dst)
+		if values := metadata.ValueFromIncomingContext(a.ctx, ":authority"); len(values) > 0 {
+			dst = appendHost(dst, values[0])
+		}
+		return dst, len(dst) > n
+	case policy.Header:
+		name := attr.Name
+		if name == "host" {
+			name = ":authority"
+		}
+		values := metadata.ValueFromIncomingContext(a.ctx, name)
+		for i, v := range values {
+			if i > 0 {
+				dst = append(dst, ", "...)
+			}
+			dst = append(dst, v...)
+		}
+		return dst, len(values) > 0
+	case policy.Claim:
+		if a.claim == nil {
+			return dst, false
+		}
+		v, ok := a.claim(a.ctx, attr.Name)
+		return append(dst, v...), ok
+	}
+	for i := range a.sources {
+		if s := &a.sources[i]; s.attribute == attr {
+			v := s.get(a.ctx)
+			return append(dst, v...), v != ""
+		}
+	}
+	return dst, false
+}
+
+// appendHost appends a host as rules match it: lower case, without port and
+// trailing dots; an IPv6 address in brackets and in its shortest form.
+func appendHost(dst []byte, host string) []byte {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	if addr, err := netip.ParseAddr(host); err == nil && addr.Is6() && addr.Zone() == "" {
+		return append(addr.AppendTo(append(dst, '[')), ']')
+	}
+	return append(dst, strings.ToLower(strings.TrimRight(host, "."))...)
+}

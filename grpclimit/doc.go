@@ -1,0 +1,44 @@
+// Package grpclimit limits gRPC calls: interceptors for servers, which ask a
+// policy, and for clients, which obey what servers say and pace their own calls.
+//
+//	srv := grpc.NewServer(grpclimit.Server(eng)...)
+//	conn, err := grpc.NewClient(target, append(grpclimit.Client(grpclimit.Obey(client.Patience{})), creds)...)
+//
+// # Attributes
+//
+// A rule sees a call as
+//
+//	path, route   the full method, /package.Service/Method
+//	method        POST, as on the wire
+//	host          the :authority that the client asked for
+//	client.ip     the peer's address; see [TrustedProxies]
+//	header.NAME   the metadata of that name, several values joined by ", "
+//	user, …       what the program says: [User], [Tenant], [Device], [Attr], [Claim]
+//
+// Metadata is what the client claims, as header fields are in HTTP. There are
+// no cookies and queries.
+//
+// # Answers
+//
+//   - A rule refuses: RESOURCE_EXHAUSTED. The details are a RetryInfo with the
+//     exact wait, which is enough for an otherwise idle key, unless no wait
+//     helps; and a QuotaFailure with one violation for each rule that refuses.
+//   - A rule that denies by itself: PERMISSION_DENIED.
+//   - The store can't answer, and a rule says closed: UNAVAILABLE with a
+//     RetryInfo of a second, and without a QuotaFailure. A fault is never told as
+//     a denial.
+//   - A cost is negative: INVALID_ARGUMENT.
+//
+// Of a violation the subject is what the rule's key is made of, never whose
+// bucket it is; quota_id is the rule, quota_metric its unit, quota_value how
+// much fits at once, api_service the service and quota_dimensions the method.
+// future_quota_value is set by [FutureQuota].
+//
+// # After the call
+//
+// The handler finds its verdict with policy.FromContext, and settles it with Spent
+// and GiveBack. Rules that count failures hear of the code with which the call
+// ends, as UNAUTHENTICATED; a panic is an error, and a client that left before
+// it was answered has failed. Slots are held until the handler returns, for
+// streams too.
+package grpclimit

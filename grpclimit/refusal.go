@@ -1,0 +1,153 @@
+package grpclimit
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/policy"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// faultWait is the wait that a client is told while nothing can be decided.
+const faultWait = time.Second
+
+// flat reports whether o refuses by itself, without a quota.
+func flat(o *policy.Outcome) bool {
+	return o.Decision.Reason == spillgate.NeverFits && o.Decision.Limit == 0
+}
+
+// refusal returns the status of a call that may not pass.
+func (s *server) refusal(a *attributes, v *policy.Verdict) *status.Status {
+	o := v.Refusing()
+	if o == nil {
+		return undecided(a, v.Err())
+	}
+	if flat(o) {
+		return status.Newf(codes.PermissionDenied, "rule %q does not admit this call; waiting does not help", o.Rule.Name)
+	}
+	wait := v.RetryAfter()
+	says := fmt.Sprintf("the quota of rule %q is used up", o.Rule.Name)
+	switch {
+	case o.Decision.Reason == spillgate.NeverFits:
+		says = fmt.Sprintf("this call costs more than the quota of rule %q ever holds; ask for less at once", o.Rule.Name)
+	case wait == spillgate.Never:
+		says += "; nothing more will be earned"
+	default:
+		says += fmt.Sprintf("; retry after %s", wait)
+	}
+	failure := &errdetails.QuotaFailure{}
+	for i := range v.Len() {
+		if o := v.Outcome(i); o.Refuses() {
+			failure.Violations = append(failure.Violations, s.violation(a, o))
+		}
+	}
+	details := []protoadapt.MessageV1{failure}
+	if wait != spillgate.Never {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	}
+	return with(status.New(codes.ResourceExhausted, says), details...)
+}
+
+// violation tells of one rule that refuses.
+func (s *server) violation(a *attributes, o *policy.Outcome) *errdetails.QuotaFailure_Violation {
+	r, service := o.Rule, strings.TrimPrefix(a.method, "/")
+	if i := strings.LastIndexByte(service, '/'); i >= 0 {
+		service = service[:i]
+	}
+	violation := &errdetails.QuotaFailure_Violation{
+		Subject:         subject(r),
+		Description:     describe(o),
+		ApiService:      service,
+		QuotaMetric:     unit(r),
+		QuotaId:         r.Name,
+		QuotaDimensions: map[string]string{"method": a.method},
+		QuotaValue:      o.Decision.Limit,
+	}
+	if s.future != nil {
+		if n, ok := s.future(r); ok {
+			violation.FutureQuotaValue = &n
+		}
+	}
+	return violation
+}
+
+// subject says what tells callers apart, and not who the caller is.
+func subject(r *policy.Rule) string {
+	if len(r.Key) == 0 {
+		return "everybody"
+	}
+	parts := make([]string, len(r.Key))
+	for i, p := range r.Key {
+		parts[i] = p.String()
+	}
+	return strings.Join(parts, " + ")
+}
+
+func describe(o *policy.Outcome) string {
+	switch d := &o.Decision; {
+	case flat(o):
+		return "denied"
+	case d.Reason == spillgate.NeverFits:
+		return fmt.Sprintf("%s: costs more than ever fits at once (%d)", o.Rule.Limit, d.Limit)
+	case d.RetryAfter == spillgate.Never:
+		return fmt.Sprintf("%s: used up, and nothing more will be earned", o.Rule.Limit)
+	default:
+		return fmt.Sprintf("%s: used up; retry after %s", o.Rule.Limit, d.RetryAfter)
+	}
+}
+
+func unit(r *policy.Rule) string {
+	if r.Unit == "" {
+		return policy.Requests
+	}
+	return r.Unit
+}
+
+// undecided says what a client is told when err kept the verdict from being
+// reached: a fault of ours never looks like a denial.
+func undecided(a *attributes, err error) *status.Status {
+	switch {
+	case a.ctx.Err() != nil:
+		return status.FromContextError(a.ctx.Err())
+	case errors.Is(err, spillgate.ErrCost):
+		return status.New(codes.InvalidArgument, "the cost of this call can't be told from it, or is negative")
+	case errors.Is(err, spillgate.ErrUnavailable), errors.Is(err, spillgate.ErrClosed):
+		return with(status.New(codes.Unavailable, "it can't be decided right now whether this call may pass; this says nothing about your quota"),
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(faultWait)})
+	}
+	return status.New(codes.Internal, "it could not be decided whether this call may pass; this says nothing about your quota")
+}
+
+// with adds details; they are ours and can be marshalled.
+func with(s *status.Status, details ...protoadapt.MessageV1) *status.Status {
+	if whole, err := s.WithDetails(details...); err == nil {
+		return whole
+	}
+	return s
+}
+
+// codeNames are the canonical names of the codes, as rules spell them.
+var codeNames = [...]string{
+	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+	"PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
+	"UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+}
+
+// outcome names how a call ended, as grpc tells its client.
+func outcome(err error) string {
+	s, ok := status.FromError(err)
+	if !ok {
+		s = status.FromContextError(err)
+	}
+	if c := int(s.Code()); c < len(codeNames) {
+		return codeNames[c]
+	}
+	return codeNames[codes.Unknown]
+}

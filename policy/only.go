@@ -1,0 +1,15 @@
+package policy
+
+// Only decides by those rules alone that count in unit, as for a message of a
+// stream whose opening was decided by all: policy.Only("messages").
+func Only(unit string) Option { return Option{only: unit} }
+
+// onlyOf returns the unit that opts confine the decision to, "" if none.
+func onlyOf(opts []Option) string {
+	for i := range opts {
+		if opts[i].only != "" {
+			return opts[i].only
+		}
+	}
+	return ""
+}
