@@ -195,19 +195,21 @@ func (sh *leaseShard) judge(e *lease, m *Meter, now Instant, q Ask, d *Decision,
 		return e.state, unknown
 	}
 	age := there - e.since
-	if q.N == 0 {
-		if age > Instant(hold) {
+	switch n := q.N; {
+	case n == 0:
+		e.decide(m, there, q, d)
+		if d.Allowed && age > Instant(hold) {
 			return e.state, unknown
 		}
-		return e.decide(m, there, q, d), paid
-	}
-	if e.have >= q.N {
+		if d.Allowed {
+			return e.state, paid
+		}
+	case e.have >= n:
 		after := e.decide(m, there, q, d)
 		if d.Allowed {
 			return after, paid
 		}
-	} else {
-		n := q.N
+	default:
 		q.N = max(n, e.chunk)
 		e.decide(m, there, q, d)
 		if d.Allowed {

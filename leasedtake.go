@@ -36,6 +36,7 @@ type leasePart struct {
 	need    int64 // units to ask for
 	more    int64 // units to ask for beyond that
 	charged int64 // what e.state was charged ahead of the answer
+	backed  int64 // how many units of own could be given back
 	pinned  bool
 }
 
@@ -211,7 +212,7 @@ func (c *leaseCall) refuse(cs []Charge, out []Decision) {
 		case p.says == refused && !cs[i].Trial && !counted:
 			p.sh.refuse(p.e, cs[i].N)
 			counted = true
-		case p.says == paid:
+		case p.says == paid && cs[i].N > 0:
 			p.nothing(cs[i].Ask, &out[i])
 		}
 	}
@@ -221,7 +222,7 @@ func (c *leaseCall) refuse(cs []Charge, out []Decision) {
 func (p *leasePart) nothing(q Ask, d *Decision) {
 	q = Ask{Keep: q.Keep}
 	if p.e == nil {
-		p.m.decide(State{}, p.now, q, d)
+		d.Taken = 0 // of a limit that has no state
 		return
 	}
 	p.e.decide(p.m, p.e.there(p.now), q, d)
@@ -247,8 +248,9 @@ func (c *leaseCall) prepare(l *Leased, i int, g *Charge) {
 		return
 	case p.says == paid:
 		if e != nil {
-			p.own, p.charged, p.until = g.N, g.N, e.until
+			p.own, p.charged, p.until, p.backed = g.N, g.N, e.until, e.back
 			p.sh.spend(e, p.after, g.N)
+			p.backed -= e.back
 			p.pin()
 		}
 		return
@@ -257,7 +259,7 @@ func (c *leaseCall) prepare(l *Leased, i int, g *Charge) {
 			c.back = append(c.back, p.sh.giveBack(e))
 		}
 		p.need = g.N
-		if p.says == unknown && g.Min == 0 && g.N > e.have && e.since != never {
+		if p.says == unknown && g.Min == 0 && g.Need <= g.N && g.N > e.have && e.since != never {
 			if p.m.limit.Algorithm == Bucket && g.N <= p.m.most { // a window could end before the answer
 				p.own = e.have
 			}
@@ -286,7 +288,9 @@ func (p *leasePart) ahead() {
 	e.decide(p.m, there, Ask{}, &d)
 	p.charged = min(p.own+p.need+p.more, max(p.own+p.need, d.Remaining))
 	e.state = p.m.Settle(e.state, there, there, p.charged)
+	p.until, p.backed = e.until, e.back
 	p.sh.setHave(e, e.have-p.own)
+	p.backed -= e.back
 	e.used = later(e.used, p.own+p.need)
 }
 
@@ -339,6 +343,9 @@ func (p *leasePart) unspend() {
 	there := e.there(p.now)
 	e.state = p.m.Settle(e.state, there, there, -p.charged)
 	p.sh.setHave(e, e.have+p.own)
+	if e.until == p.until {
+		e.back += p.backed
+	}
 }
 
 // fail puts back what was set aside for a request that was not decided.
@@ -366,7 +373,7 @@ func (c *leaseCall) finish(l *Leased, rtt time.Duration, cs []Charge, out []Deci
 			if p.asked >= 0 {
 				out[i] = c.answers[p.asked]
 			} else if !passes {
-				p.nothing(cs[i].Ask, &out[i])
+				out[i].Taken = 0
 			}
 			continue
 		}
@@ -377,7 +384,7 @@ func (c *leaseCall) finish(l *Leased, rtt time.Duration, cs []Charge, out []Deci
 			if p.pinned {
 				p.unpin()
 			}
-			if p.says == paid && !passes {
+			if p.says == paid && !passes && cs[i].N > 0 {
 				p.unspend()
 				p.nothing(cs[i].Ask, &out[i])
 			}
@@ -426,17 +433,15 @@ func (c *leaseCall) answered(l *Leased, p *leasePart, rtt time.Duration, g *Char
 	if p.e.have == 0 && p.e.chunk == 0 && p.own == 0 && a.granted == 0 {
 		return // it is what the store says
 	}
-	q := Ask{N: g.N, Keep: g.Keep}
-	if a.Allowed {
-		q.N = 0
-	} else {
-		q.N = max(q.N, p.e.chunk)
+	q := Ask{Keep: g.Keep}
+	if !a.Allowed {
+		q.N, q.Need = max(g.N, p.e.chunk), g.Need
 	}
 	var d Decision
 	p.e.decide(p.m, max(a.At, p.e.since), q, &d)
 	out.Remaining, out.ResetAfter = d.Remaining, d.ResetAfter
 	if !a.Allowed {
-		out.Remaining = min(out.Remaining, g.N-1)
+		out.Remaining = min(out.Remaining, max(g.N, g.Need)-1)
 		if a.Reason == OverLimit {
 			out.RetryAfter = max(out.RetryAfter, d.RetryAfter)
 		}
