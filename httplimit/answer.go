@@ -26,6 +26,13 @@ func Jitter(percent int) Option {
 	return func(o *options) { o.jitter = max(0, min(percent, 100)) }
 }
 
+// Backup gives h those requests that are refused and may take a spare lane, in
+// place of the refusal: [policy.Verdict.Backup], of the verdict in the request's
+// context, says which. Their answers carry no RateLimit fields.
+func Backup(h http.Handler) Option {
+	return func(o *options) { o.backup = h }
+}
+
 // spread returns wait and up to percent of it, rounded up, all seconds being
 // equally likely. The part is drawn by id, and so can be found again.
 func spread(wait int64, percent int, id uint64) int64 {

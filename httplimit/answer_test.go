@@ -1,13 +1,16 @@
 package httplimit_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -204,6 +207,53 @@ func TestJitter(t *testing.T) {
 		}
 		if width := c.most - least + 1; width < 50 && int64(len(seen)) != width {
 			t.Errorf("%s with %d %%: only %v were seen", c.wait, c.percent, seen)
+		}
+	}
+}
+
+func TestRequestsAreHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rule(t, "a", "1/s burst 1")
+		r.Delay = policy.Delay{Most: 2 * time.Second}
+		h := httplimit.Policy(engine(t, r))(trivial)
+		start, times := time.Now(), make(chan string, 5)
+		for i := range 5 {
+			go func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if i == 1 { // leaves
+					time.AfterFunc(500*time.Millisecond, cancel)
+				}
+				resp := get(h, func(r *http.Request) { *r = *r.WithContext(ctx) })
+				times <- fmt.Sprint(i, " ", resp.StatusCode, " ", resp.Header.Get("Retry-After"), " at ", time.Since(start))
+			}()
+			synctest.Wait()
+		}
+		for _, want := range []string{"0 200  at 0s", "3 429 3 at 0s", "4 429 3 at 0s", "1 499  at 500ms", "2 200  at 1s"} {
+			if got := <-times; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+	})
+}
+
+func TestBackupHandler(t *testing.T) {
+	r := rule(t, "a", "1/h burst 1")
+	r.Backup = &policy.Backup{Upstream: "http://b.test", Match: policy.Match{{Attribute: policy.Attribute{Kind: policy.User}, Values: []string{"paid"}}}}
+	spare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, policy.FromContext(r.Context()).Backup().Upstream)
+	})
+	for _, c := range []struct {
+		user string
+		opts []httplimit.Option
+		want int
+	}{{"paid", []httplimit.Option{httplimit.Backup(spare)}, 200}, {"free", []httplimit.Option{httplimit.Backup(spare)}, 429}, {"paid", nil, 429}} {
+		h := httplimit.Policy(engine(t, r), append(c.opts, httplimit.User(headerOf("User")))...)(trivial)
+		get(h)
+		resp := get(h, with("User", c.user))
+		body, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != c.want || c.want == 200 && (string(body) != "http://b.test" || resp.Header.Get("RateLimit") != "") {
+			t.Errorf("%s: %d %s", c.user, resp.StatusCode, body)
 		}
 	}
 }

@@ -185,13 +185,19 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.opts = append(x.opts, policy.Cost(c.unit, c.of(r)))
 	}
 	v := &x.verdict
-	p.engine.DecideInto(r.Context(), v, &x.attributes, x.opts...)
+	p.engine.Await(r.Context(), v, &x.attributes, x.opts...)
 	if v.Fault != nil {
 		p.report.fault("store unavailable", v.Fault)
 	}
 	if !v.Allowed {
-		p.refuse(w, r, v)
+		if p.backup == nil || v.Backup() == nil {
+			p.refuse(w, r, v)
+			x.free()
+			return
+		}
+		c := &carried{Carrier: policy.Carrier{Context: r.Context(), Verdict: x.verdict}}
 		x.free()
+		p.backup.ServeHTTP(w, r.WithContext(c))
 		return
 	}
 	if d := v.Delay(); d > 0 && !wait(r.Context(), d) {

@@ -21,8 +21,9 @@ type options struct {
 	denied     func(http.ResponseWriter, *http.Request, Refusal)
 	log        *slog.Logger
 	name       string
-	bare       bool      // no verdict in the context
-	jitter     int       // percent
+	bare       bool // no verdict in the context
+	jitter     int  // percent
+	backup     http.Handler
 	dialects   []Dialect // beside Draft, which undrafted leaves out
 	undrafted  bool
 	partitions bool // tell of partition keys

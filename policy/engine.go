@@ -28,6 +28,7 @@ type Engine struct {
 	penalties []*penalty // one a rule, nil for those without; nil if none has one
 
 	prints fingerprints
+	lines  lines // of those who are held
 
 	scratch sync.Pool // of *scratch
 }
@@ -90,6 +91,7 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 		if resumes {
 			_ = before.Resume(space, r.meter) // fails if s is closed, which every charge says
 		}
+		e.lines.any = e.lines.any || r.Delay.Most > 0
 		e.shares = append(e.shares, share(r.meter.Limit(), o.nodes))
 		if o.track > 0 {
 			e.lists = append(e.lists, topk.New(o.track))
@@ -180,6 +182,11 @@ func (e *Engine) Decide(ctx context.Context, attrs Attributes, opts ...Option) V
 // DecideInto is [Engine.Decide] for fronts that keep verdicts in memory of
 // their own. What v held before is gone.
 func (e *Engine) DecideInto(ctx context.Context, v *Verdict, attrs Attributes, opts ...Option) {
+	e.decide(ctx, v, attrs, opts, nil)
+}
+
+// decide decides about a request; h is how it is held, if it may be.
+func (e *Engine) decide(ctx context.Context, v *Verdict, attrs Attributes, opts []Option, h *held) {
 	v.begin(e)
 	for i := range opts {
 		if !opts[i].at.IsZero() {
@@ -188,7 +195,14 @@ func (e *Engine) DecideInto(ctx context.Context, v *Verdict, attrs Attributes, o
 	}
 	s := e.scratch.Get().(*scratch)
 	s.begin(attrs, e.policy.slots)
-	if e.collect(v, s, opts) && len(s.charges) > 0 {
+	switch {
+	case !e.collect(v, s, opts) || len(s.charges) == 0:
+		if h != nil {
+			h.leave()
+		}
+	case h != nil:
+		e.takeInTurn(ctx, v, s, h)
+	default:
 		e.take(ctx, v, s)
 	}
 	s.end(e.prints.hides)
@@ -278,13 +292,16 @@ func (e *Engine) take(ctx context.Context, v *Verdict, s *scratch) {
 		for i := range s.charges {
 			e.fold(v, s, i, &s.decisions[i], fromStore)
 		}
-		if e.penalties != nil && !v.Allowed {
+		if e.penalties != nil && !v.Allowed && !v.quiet {
 			e.penalise(ctx, v, s)
 		}
 	case errors.Is(err, spillgate.ErrCost) || errors.Is(err, spillgate.ErrCharge) || ctx.Err() != nil:
 		v.Allowed, v.err = false, fmt.Errorf("policy: %w", err)
 	default:
 		e.takeFaulty(ctx, v, s, err)
+	}
+	if e.policy.backups && !v.Allowed {
+		e.prefer(v, s)
 	}
 }
 
@@ -301,7 +318,7 @@ func (e *Engine) fold(v *Verdict, s *scratch, i int, d *spillgate.Decision, from
 	if !d.Allowed && !c.Trial {
 		v.Allowed = false
 	}
-	if notable(d) {
+	if notable(d) && (d.Allowed || !v.quiet) {
 		e.note(v, &s.request, s.index[i], c.Key, d, c.Trial)
 	}
 }

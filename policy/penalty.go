@@ -307,7 +307,7 @@ func (e *Engine) KeyOf(rule string, who Attributes) (spillgate.Key, error) {
 	}
 	s := e.scratch.Get().(*scratch)
 	defer func() {
-		s.attrs = nil
+		s.end(e.prints.hides)
 		e.scratch.Put(s)
 	}()
 	s.begin(who, e.policy.slots)

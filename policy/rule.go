@@ -58,6 +58,11 @@ type Rule struct {
 	Penalty Penalty
 	// Tell asks the front to tell the program behind how much is left.
 	Tell bool
+	// Delay holds requests instead of refusing them.
+	Delay Delay
+	// Backup is where those go whom the rule refuses and prefers; nil is
+	// nowhere.
+	Backup *Backup
 	// Answer is what those are told whom this rule is the first to refuse; nil
 	// leaves it to the front.
 	Answer *Answer
@@ -130,6 +135,7 @@ type Policy struct {
 
 	exemptions []exemption
 	off        bool // nobody is refused
+	backups    bool // a rule has a Backup
 }
 
 // Rules returns the rules that p was compiled from, in order. They must not
@@ -140,6 +146,7 @@ func (p *Policy) Rules() []Rule { return p.plain }
 type rule struct {
 	*Rule
 	match, peek []condition
+	backup      []condition
 	meter       *spillgate.Meter
 	group       int // 0 for none
 }
@@ -173,6 +180,7 @@ func Compile(rules []Rule) (*Policy, error) {
 			}
 		}
 		p.rules = append(p.rules, r.compile(bad))
+		p.backups = p.backups || r.Backup != nil
 	}
 	p.unusedGroups(func(i int, err error) {
 		errs = append(errs, &RuleError{Index: i, Name: p.plain[i].Name, Field: "group", Err: err})
@@ -261,6 +269,19 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 	for _, f := range r.Failures {
 		if !validOutcome(f) {
 			bad("failures", fmt.Errorf("%q: want HTTP statuses (401, 4xx), codes of gRPC (UNAUTHENTICATED) or error", f))
+		}
+	}
+	if r.Delay != (Delay{}) && !r.Exempt {
+		if err := r.Delay.check(r); err != nil {
+			bad("delay", err)
+		}
+	}
+	if r.Backup != nil {
+		if err := r.Backup.check(); err != nil {
+			bad("backup", err)
+		}
+		if c.backup, err = compileMatch(r.Backup.Match); err != nil {
+			bad("backup", err)
 		}
 	}
 	if r.Answer != nil {
@@ -393,7 +414,7 @@ func (r *Rule) claimed() (Attribute, bool) {
 // companion reports whether r limits each address by itself, whatever the
 // client claims and however its requests end.
 func (r *Rule) companion() bool {
-	return !r.Disabled && r.Spare == 0 && !r.Deny && !r.Exempt && len(r.Failures) == 0 && len(r.Peek) == 0 &&
+	return !r.Disabled && r.Spare == 0 && !r.Deny && !r.Exempt && len(r.Failures) == 0 && len(r.Peek) == 0 && r.Backup == nil &&
 		r.Limit.Algorithm != spillgate.Unlimited &&
 		len(r.Key) == 1 && len(r.Key[0].Attributes) == 1 && r.Key[0].Attributes[0].Kind == ClientIP
 }

@@ -19,10 +19,11 @@ type Outcome struct {
 	// Trial reports that the rule spares this key: it never refuses it.
 	Trial bool
 
-	from    origin
-	index   int32 // of the rule
-	charged int64 // units that stand charged now
-	key     spillgate.Key
+	from      origin
+	preferred bool  // by a Backup; known where the rule refuses
+	index     int32 // of the rule
+	charged   int64 // units that stand charged now
+	key       spillgate.Key
 }
 
 // origin says where a charge was taken, and so where it is settled.
@@ -54,7 +55,11 @@ type Verdict struct {
 	// for that case was applied. It wraps [spillgate.ErrUnavailable].
 	Fault error
 
+	// Held is how long [Engine.Await] held the request.
+	Held time.Duration
+
 	engine *Engine
+	quiet  bool // a refusal may not be the last word
 	at     time.Time
 	err    error // why nothing was decided
 	exempt *Rule
@@ -66,7 +71,7 @@ type Verdict struct {
 // begin makes v the verdict on a request that nothing was said of yet.
 func (v *Verdict) begin(e *Engine) {
 	clear(v.first[:min(v.n, inline)])
-	v.Allowed, v.Fault, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, e, time.Time{}, nil, nil, 0, nil
+	v.Allowed, v.Fault, v.Held, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, 0, e, time.Time{}, nil, nil, 0, nil
 }
 
 // alone makes v a refusal by what is said next and by nothing else.
@@ -293,7 +298,9 @@ func (v *Verdict) settle(which func(*Outcome) bool, actual int64, slots bool) er
 			err = e
 			continue
 		}
-		o.charged = actual
+		if o.charged = actual; cs[0].Delta < 0 {
+			v.engine.lines.returned(o)
+		}
 	}
 	return err
 }

@@ -51,6 +51,8 @@ rules:
     failures: [401, 5xx, UNAUTHENTICATED, error]
     enforce: 30
     tell: true
+    delay: {most: 2s, queue: 7}
+    backup: {upstream: "http://b.example", match: {method: GET}}
     answer: {status: 503, headers: {X-Why: busy}, json: '{"e": 1}'}
     on_fault: closed
     max_keys: 1024
@@ -79,14 +81,16 @@ rules:
 		Missing: policy.Refuse, Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 20},
 		Unit: "tokens", Cost: 5, Failures: []string{"401", "5xx", "UNAUTHENTICATED", "error"},
 		Spare: 70, Tell: true, OnFault: policy.Shut,
+		Delay:   policy.Delay{Most: 2 * time.Second, Queue: 7},
+		Backup:  &policy.Backup{Upstream: "http://b.example", Match: policy.Match{{Attribute: attribute(t, "method"), Values: []string{"GET"}}}},
 		Answer:  &policy.Answer{Status: 503, Header: map[string]string{"X-Why": "busy"}, Type: "application/json", Body: `{"e": 1}`},
 		MaxKeys: 1024, AtCap: spillgate.MakeRoom, TTL: 10 * time.Minute, Source: "limits.yaml:13",
 	}, {
-		Name: "shut", Deny: true, Missing: policy.Skip, OnFault: policy.Open, Spare: 100, Source: "limits.yaml:29",
+		Name: "shut", Deny: true, Missing: policy.Skip, OnFault: policy.Open, Spare: 100, Source: "limits.yaml:31",
 	}, {
-		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:30",
+		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:32",
 	}, {
-		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, Source: "limits.yaml:31",
+		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, Source: "limits.yaml:33",
 		Key: []policy.Part{{Attributes: []policy.Attribute{attribute(t, "client.ip")}}},
 	}}
 	for i, got := range f.Policy.Rules() {

@@ -33,10 +33,14 @@ func (d *decoder) beyondGateway(doc *document) (errs []*Error) {
 				errs = append(errs, d.beyond(entry(m.at("key"), j), says))
 			}
 		}
+		var spare policy.Match
+		if r.Backup != nil {
+			spare = r.Backup.Match
+		}
 		for _, side := range []struct {
 			key   string
 			match policy.Match
-		}{{"match", r.Match}, {"peek", r.Peek}} {
+		}{{"match", r.Match}, {"peek", r.Peek}, {"backup", spare}} {
 			for _, c := range side.match {
 				if !offered(c.Attribute.Kind) {
 					errs = append(errs, d.beyond(condition(m.at(side.key), c.Attribute),

@@ -196,7 +196,7 @@ var ruleForm = form[policy.Rule]{
 			func(r *policy.Rule, v policy.Penalty) { r.Penalty = v }),
 		in("tell", "Tells the program behind how much is left.", truth,
 			func(r *policy.Rule, v bool) { r.Tell = v }),
-		answerField,
+		answerField, delayField, backupField,
 		in("on_fault", "How the rule decides while a store that a program brings can't answer: in local memory, open (let pass), or closed (refuse as unavailable). The gateway's own memory always answers.",
 			oneOf(choice[policy.OnFault]{"local", policy.Local}, choice[policy.OnFault]{"open", policy.Open}, choice[policy.OnFault]{"closed", policy.Shut}),
 			func(r *policy.Rule, v policy.OnFault) { r.OnFault = v }),

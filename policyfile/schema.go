@@ -27,7 +27,6 @@ func Schema() []byte {
 		"penalty":   penaltySchema(),
 		"server":    serverForm.asSchema(),
 		"client_ip": client,
-		"answer":    answerSchema(),
 		"rule":      rule,
 		"match": schema{
 			"type": "object", "minProperties": 1,
@@ -35,6 +34,7 @@ func Schema() []byte {
 			"additionalProperties": oneOrMore(anyText).schema,
 		},
 	}
+	heldSchemas(root["$defs"].(schema))
 	out, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
 		return nil // maps of strings and numbers always marshal

@@ -44,6 +44,8 @@ func TestSchemaHasEachKey(t *testing.T) {
 		"request":   {s.Defs["request"], requestForm.keys()},
 		"expect":    {s.Defs["expect"].AnyOf[1], expectForm.keys()},
 		"answer":    {s.Defs["answer"], answerForm.keys()},
+		"delay":     {s.Defs["delay"], delayForm.keys()},
+		"backup":    {s.Defs["backup"], backupForm.keys()},
 	} {
 		var keys []string
 		for key, p := range c.schema.Properties {

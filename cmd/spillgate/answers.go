@@ -29,6 +29,13 @@ func answerDetails(r *policy.Rule) (out []string) {
 	if hidden := secrets(r); len(hidden) > 0 {
 		out = append(out, "shown as a fingerprint: "+strings.Join(hidden, ", "))
 	}
+	if r.Delay != (policy.Delay{}) {
+		d := r.Delay.Filled()
+		out = append(out, fmt.Sprintf("holds requests up to %s, %d at a key", policyfile.FormatPeriod(d.Most), d.Queue))
+	}
+	if r.Backup != nil {
+		out = append(out, fmt.Sprintf("backup for %s: %s", requests(r.Backup.Match), r.Backup.Upstream))
+	}
 	if a := r.Answer; a != nil {
 		var parts []string
 		if a.Status != 0 {
@@ -108,6 +115,51 @@ func answerJSON(a *policy.Answer) *checkedAnswer {
 		return nil
 	}
 	return &checkedAnswer{a.Status, string(a.Problem), a.Header, a.Type, len(a.Body)}
+}
+
+// checkedHeld is what a rule says of holding requests and of sending them
+// elsewhere.
+type checkedHeld struct {
+	Delay  *checkedDelay  `json:"delay,omitempty"`
+	Backup *checkedBackup `json:"backup,omitempty"`
+}
+
+type checkedDelay struct {
+	Most  string `json:"most"`
+	Queue int    `json:"queue"`
+}
+
+type checkedBackup struct {
+	Upstream string              `json:"upstream"`
+	Match    map[string][]string `json:"match"`
+}
+
+func heldJSON(r *policy.Rule) (out checkedHeld) {
+	if r.Delay != (policy.Delay{}) {
+		d := r.Delay.Filled()
+		out.Delay = &checkedDelay{policyfile.FormatPeriod(d.Most), d.Queue}
+	}
+	if r.Backup != nil {
+		out.Backup = &checkedBackup{r.Backup.Upstream, conditions(r.Backup.Match)}
+	}
+	return out
+}
+
+// answerWarnings returns what of the answers is allowed, and dangerous.
+func answerWarnings(f *policyfile.File) (out []string) {
+	rules := f.Policy.Rules()
+	for i := range rules {
+		b := rules[i].Backup
+		if b == nil || slices.ContainsFunc(b.Match, func(c policy.Condition) bool { return !c.Attribute.Kind.Claimed() }) {
+			continue
+		}
+		who := "everybody"
+		if len(b.Match) > 0 {
+			who = fmt.Sprintf("whoever claims the right %s", b.Match[0].Attribute)
+		}
+		out = append(out, fmt.Sprintf("rule %q sends %s to its backup without a limit: add a rule keyed by client.ip, without a backup, that is wide enough for both", rules[i].Name, who))
+	}
+	return out
 }
 
 // checkedTold is what a server part says of what clients are told.

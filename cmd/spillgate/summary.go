@@ -218,6 +218,7 @@ func warnings(f *policyfile.File) (out []string) {
 			out = append(out, w)
 		}
 	}
+	out = append(out, answerWarnings(f)...)
 	var beyond policyfile.Errors
 	if errors.As(f.BeyondGateway(), &beyond) {
 		out = append(out, fmt.Sprintf("for a program, not for spillgate serve: line %d: %s", beyond[0].Line, beyond[0].Msg))
@@ -245,29 +246,32 @@ type checked struct {
 }
 
 type checkedRule struct {
-	Name     string              `json:"name"`
-	Source   string              `json:"source"`
-	Enabled  bool                `json:"enabled"`
-	Group    string              `json:"group,omitempty"`
-	Exempt   bool                `json:"exempt"`
-	Match    map[string][]string `json:"match"`
-	Peek     map[string][]string `json:"peek,omitempty"`
-	Key      []string            `json:"key"`
-	Missing  string              `json:"missing"`
-	Limit    string              `json:"limit,omitempty"`
-	Secret   []string            `json:"secret,omitempty"`
-	Answer   *checkedAnswer      `json:"answer,omitempty"`
-	Deny     bool                `json:"deny"`
-	Unit     string              `json:"unit"`
-	Cost     int64               `json:"cost"`
-	Failures []string            `json:"failures,omitempty"`
-	Enforce  int                 `json:"enforce"`
-	Penalty  *checkedPenalty     `json:"penalty,omitempty"`
-	Tell     bool                `json:"tell"`
-	OnFault  string              `json:"on_fault"`
-	MaxKeys  int                 `json:"max_keys"` // 1 without a key, 0 for one that denies
-	AtCap    string              `json:"at_cap"`
-	TTL      string              `json:"ttl,omitempty"`
+	Name    string              `json:"name"`
+	Source  string              `json:"source"`
+	Enabled bool                `json:"enabled"`
+	Group   string              `json:"group,omitempty"`
+	Exempt  bool                `json:"exempt"`
+	Match   map[string][]string `json:"match"`
+	Peek    map[string][]string `json:"peek,omitempty"`
+	Key     []string            `json:"key"`
+	Missing string              `json:"missing"`
+	Limit   string              `json:"limit,omitempty"`
+	Secret  []string            `json:"secret,omitempty"`
+	Answer  *checkedAnswer      `json:"answer,omitempty"`
+
+	checkedHeld
+
+	Deny     bool            `json:"deny"`
+	Unit     string          `json:"unit"`
+	Cost     int64           `json:"cost"`
+	Failures []string        `json:"failures,omitempty"`
+	Enforce  int             `json:"enforce"`
+	Penalty  *checkedPenalty `json:"penalty,omitempty"`
+	Tell     bool            `json:"tell"`
+	OnFault  string          `json:"on_fault"`
+	MaxKeys  int             `json:"max_keys"` // 1 without a key, 0 for one that denies
+	AtCap    string          `json:"at_cap"`
+	TTL      string          `json:"ttl,omitempty"`
 }
 
 type checkedTest struct {
@@ -343,7 +347,7 @@ func ruleJSON(r *policy.Rule) checkedRule {
 		Deny: r.Deny, Unit: unit(r), Cost: max(1, r.Cost), Failures: r.Failures, Enforce: 100 - r.Spare, Penalty: penaltyJSON(r), Tell: r.Tell,
 		OnFault: faultWords[r.OnFault], MaxKeys: maxKeys(r), AtCap: atCapWords[r.AtCap],
 	}
-	c.Secret, c.Answer = secrets(r), answerJSON(r.Answer)
+	c.Secret, c.Answer, c.checkedHeld = secrets(r), answerJSON(r.Answer), heldJSON(r)
 	if len(r.Peek) > 0 {
 		c.Peek = conditions(r.Peek)
 	}

@@ -1,10 +1,15 @@
 package gateway_test
 
 import (
+	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/cmd/spillgate/internal/gateway"
 	"github.com/spillgate/spillgate/httplimit"
 	"github.com/spillgate/spillgate/policy"
@@ -47,5 +52,82 @@ func TestAnswersByRuleInTheGateway(t *testing.T) {
 	}
 	if id := resp.Header.Get(httplimit.RefusalHeader); !strings.Contains(f.log.String(), id) {
 		t.Errorf("no %s in the log: %s", id, f.log)
+	}
+}
+
+func TestBackupUpstreams(t *testing.T) {
+	reply := func(name string) string {
+		return upstream(t, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, "%s %s %s %s %s", name, r.Host, r.RequestURI, body, r.Header.Get("X-Forwarded-For"))
+		})
+	}
+	render := rule(t, "render", "1/h burst 1", nil)
+	render.Answer = &policy.Answer{Status: 503, Type: "text/plain", Body: "busy"}
+	render.Backup = &policy.Backup{Upstream: "http://" + reply("spare") + "/base", Match: when(t, "client.ip", "127.0.0.7/32")}
+	f := serve(t, reply("main"), compile(t, render, rule(t, "address", "2/h burst 2", []string{"client.ip"})))
+	post := func(from string) (int, string) {
+		resp, err := visitor(t, from).Post(f.url+"/a?b=1", "text/plain", strings.NewReader("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(body)
+	}
+	for i, c := range []struct{ from, want string }{
+		{"127.0.0.1", "200 main " + f.addr + " /a?b=1 hello 127.0.0.1"},
+		{"127.0.0.1", "503 busy"},
+		{"127.0.0.7", "200 spare " + f.addr + " /base/a?b=1 hello 127.0.0.7"},
+		{"127.0.0.7", "200 spare " + f.addr + " /base/a?b=1 hello 127.0.0.7"},
+		{"127.0.0.1", "503 busy"},
+	} {
+		status, body := post(c.from)
+		if got := fmt.Sprint(status, " ", body); got != c.want {
+			t.Errorf("%d: %s, want %s", i, got, c.want)
+		}
+	}
+	// The base path of a backup is guarded as the upstream's is.
+	if got := statuses(raw(t, f.addr, "GET /../base/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")); fmt.Sprint(got) != "[503]" {
+		t.Errorf("climbing: %v", got)
+	}
+}
+
+func TestBackupsMustBeURLs(t *testing.T) {
+	r := rule(t, "a", "1/s", nil)
+	r.Backup = &policy.Backup{Upstream: "http://b.test"}
+	p := compile(t, r)
+	r.Backup.Upstream = "http://b.test?x" // after it was checked
+	u, _ := url.Parse("http://127.0.0.1:9")
+	if _, err := gateway.New(gateway.Config{Engine: policy.NewEngine(p, spillgate.NewMemory()), Upstream: u}); err == nil || !strings.Contains(err.Error(), `rule "a": backup`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A request is held until it fits, and a client that leaves frees its place.
+func TestDelaysInTheGateway(t *testing.T) {
+	r := rule(t, "a", "10/s burst 1", nil)
+	r.Delay = policy.Delay{Most: 5 * time.Second, Queue: 3}
+	f := serve(t, upstream(t, func(http.ResponseWriter, *http.Request) {}), compile(t, r))
+	start := time.Now()
+	results := make(chan int)
+	for range 4 {
+		go func() {
+			resp, err := http.Get(f.url + "/")
+			if err != nil {
+				results <- 0
+				return
+			}
+			resp.Body.Close()
+			results <- resp.StatusCode
+		}()
+	}
+	for range 4 {
+		if status := <-results; status != 200 {
+			t.Errorf("status %d", status)
+		}
+	}
+	if took := time.Since(start); took < 300*time.Millisecond-5*time.Millisecond {
+		t.Errorf("four passed in %s", took)
 	}
 }

@@ -5,13 +5,10 @@ package gateway
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -72,11 +69,10 @@ func (t Timeouts) filled() Timeouts {
 // A Gateway proxies to one upstream under a policy. Make one with [New].
 type Gateway struct {
 	handler   http.Handler
-	proxy     *httputil.ReverseProxy
+	main      target
+	buffers   *buffers
 	transport *http.Transport
 	client    *clientip.Resolver
-	upstream  *url.URL
-	based     bool // the upstream's own path is more than "/"
 	timeouts  Timeouts
 	logger    *slog.Logger
 	faults    sampler
@@ -104,19 +100,18 @@ func New(c Config) (*Gateway, error) {
 		return nil, errors.New("gateway: no engine")
 	case u == nil:
 		return nil, errors.New("gateway: no upstream: want a URL such as http://127.0.0.1:9000")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, fmt.Errorf("gateway: upstream %q: want a URL such as http://127.0.0.1:9000", u.Redacted())
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil:
-		return nil, fmt.Errorf("gateway: upstream %q: a query, fragment or user can't be passed on; leave it out", u.Redacted())
+	}
+	if err := proper(u); err != nil {
+		return nil, err
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	g := &Gateway{client: c.Client, upstream: u, based: strings.Trim(u.Path, "/") != "", timeouts: c.Timeouts.filled(), logger: c.Logger}
+	g := &Gateway{client: c.Client, timeouts: c.Timeouts.filled(), logger: c.Logger}
 	g.transport = &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: g.timeouts.Dial}).DialContext,
 		TLSHandshakeTimeout: g.timeouts.Dial,
-		// There is one host, so the whole pool is its.
+		// There is one host, or few, so the whole pool is its.
 		MaxIdleConns:        maxIdle,
 		MaxIdleConnsPerHost: maxIdle,
 		IdleConnTimeout:     time.Minute,
@@ -130,19 +125,17 @@ func New(c Config) (*Gateway, error) {
 		WriteBufferSize:        connBuffer,
 		ReadBufferSize:         connBuffer,
 	}
-	g.proxy = &httputil.ReverseProxy{
-		Rewrite:        g.rewrite,
-		Transport:      g.transport,
-		FlushInterval:  flushAfter,
-		BufferPool:     &buffers{},
-		ModifyResponse: check,
-		ErrorHandler:   g.fault,
-		ErrorLog:       slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
+	g.buffers = &buffers{}
+	g.main = g.target(u)
+	spare, err := g.spares(c.Engine.Policy())
+	if err != nil {
+		return nil, err
 	}
 	g.handler = httplimit.Policy(c.Engine, append([]httplimit.Option{
 		httplimit.TrustedProxies(c.Client),
 		httplimit.Headers(c.Headers),
 		httplimit.Logger(c.Logger),
+		spare,
 	}, c.Answers...)...)(http.HandlerFunc(g.pass))
 	return g, nil
 }

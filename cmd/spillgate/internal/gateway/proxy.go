@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -22,7 +23,10 @@ import (
 )
 
 // pass hands a request that may pass to the upstream.
-func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) { g.passTo(&g.main, w, r) }
+
+// passTo hands a request to an upstream.
+func (g *Gateway) passTo(t *target, w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
 		refuse(w, r, http.StatusNotImplemented, "this gateway is no tunnel")
@@ -36,7 +40,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) {
 		// read another path in it than the rules did.
 		refuse(w, r, http.StatusBadRequest, "the request's target has no path")
 		return
-	case g.based && climbs(r.URL.Path):
+	case t.based && climbs(r.URL.Path):
 		// "/../base/login" is /base/login for the rules and /login below base.
 		refuse(w, r, http.StatusBadRequest, `the request's path has a ".." segment`)
 		return
@@ -54,7 +58,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) {
 		_ = up.client.EnableFullDuplex()
 	}
 	a := &answer{ResponseWriter: w, own: ownFields(w.Header()), older: olderFields(w.Header()), upload: up}
-	g.proxy.ServeHTTP(a, r)
+	t.proxy.ServeHTTP(a, r)
 	if up != nil && !a.hijacked {
 		up.finish(w, r)
 	}
@@ -114,8 +118,8 @@ var forwarding = [...]string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded
 // rewrite makes the upstream's request. The Host stays the client's, since an
 // upstream that serves many hosts tells them apart by it. What the client
 // claims of proxies before it is passed on only if it is a trusted proxy.
-func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
-	p.SetURL(g.upstream)
+func (g *Gateway) rewrite(p *httputil.ProxyRequest, to *url.URL) {
+	p.SetURL(to)
 	p.Out.Host = p.In.Host
 	p.Out.URL.RawQuery = p.In.URL.RawQuery // also what Go can't parse
 	if p.In.URL.Path == "*" {

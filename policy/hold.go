@@ -1,0 +1,434 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillgate/spillgate"
+)
+
+// A Delay holds requests that a rule would refuse until they fit, in order of
+// arrival. The zero Delay is none. Fronts that can hold a request ask
+// [Engine.Await]; [Engine.Decide] refuses at once.
+type Delay struct {
+	// Most is the longest that a request is held, from 1 ms to [MaxDelay]. One
+	// that would take longer is refused at once.
+	Most time.Duration
+	// Queue is how many may wait for one key, 1 to [MaxQueue]; 0 means 100.
+	Queue int
+}
+
+// Bounds of a [Delay].
+const (
+	MaxDelay     = 5 * time.Minute
+	MaxQueue     = 10_000
+	defaultQueue = 100
+)
+
+// Filled returns d with its default filled in.
+func (d Delay) Filled() Delay {
+	if d.Queue == 0 {
+		d.Queue = defaultQueue
+	}
+	return d
+}
+
+// check reports what is wrong with r's delay.
+func (d Delay) check(r *Rule) error {
+	switch {
+	case r.Deny:
+		return errors.New("a rule that denies refuses for ever, so waiting does not help; remove one of them")
+	case r.Limit.Algorithm == spillgate.Unlimited:
+		return errors.New("unlimited refuses nobody; remove one of them")
+	case r.Limit.Algorithm == spillgate.Queue:
+		return errors.New("a queue holds requests by itself; remove one of them")
+	case d.Most < time.Millisecond || d.Most > MaxDelay:
+		return fmt.Errorf("most %s: want from 1ms to %s", d.Most, period(MaxDelay))
+	case d.Queue < 0 || d.Queue > MaxQueue:
+		return fmt.Errorf("queue %d: want from 1 to %d", d.Queue, MaxQueue)
+	}
+	return nil
+}
+
+// slotPoll is how often the first in line for slots asks again. Nobody knows
+// when one is given back elsewhere; here whoever gives one back says so.
+const slotPoll = 50 * time.Millisecond
+
+// lines are all who are held by an engine: a line a rule and key. Only the
+// first in a line asks the store, so that nobody overtakes, and whoever leaves
+// wakes the next one only.
+type lines struct {
+	any  bool         // a rule has a Delay
+	busy atomic.Int32 // how many wait: looked at without the lock
+
+	mu sync.Mutex
+	of map[lineKey]*line
+}
+
+type lineKey struct {
+	rule int32
+	key  spillgate.Key
+}
+
+// A line is a list of those who wait, in order of arrival.
+type line struct {
+	key         lineKey
+	first, last *place
+	n           int
+	units       int64     // of all but the first
+	due         time.Time // when the first expects to pass
+}
+
+// A place is one in a line.
+type place struct {
+	line       *line
+	prev, next *place
+	units      int64
+	turn       chan struct{} // gets one when it is worth asking
+}
+
+// held is how one request is held.
+type held struct {
+	lines   *lines
+	arrived time.Time
+	place   *place        // while it waits
+	wait    time.Duration // until the first in line asks again
+	most    time.Duration
+	over    bool // it may wait no longer
+}
+
+// Await is [Engine.DecideInto] for fronts that can hold a request: it returns
+// when the request may pass, or is refused for good. A request that is refused
+// only by rules that say [Rule.Delay] waits in line for its key, behind all who
+// wait there, for as long as these rules allow, and each is let pass at the
+// earliest instant that the limit permits. It is refused at once if the line is
+// full, if spillgate.MaxWaiting others wait in all lines, or if by what is
+// known it would have to wait too long; then the wait it is told is such that
+// those before it are served.
+//
+// A request whose context ends leaves the line, and has paid nothing; its
+// verdict is the context's error. Requests decided without Await don't stand in
+// line. The time is this machine's: [At] does not go with Await.
+func (e *Engine) Await(ctx context.Context, v *Verdict, attrs Attributes, opts ...Option) {
+	if !e.lines.any {
+		e.decide(ctx, v, attrs, opts, nil)
+		return
+	}
+	h := held{lines: &e.lines}
+	for {
+		e.decide(ctx, v, attrs, opts, &h)
+		if h.place == nil {
+			break
+		}
+		if err := h.await(ctx); err != nil {
+			h.leave()
+			v.begin(e)
+			v.Allowed, v.err = false, fmt.Errorf("policy: %w", err)
+			break
+		}
+	}
+	if !h.arrived.IsZero() {
+		v.Held = time.Since(h.arrived)
+	}
+}
+
+// await waits until it is worth asking, or for ctx's end.
+func (h *held) await(ctx context.Context) error {
+	left := h.most - time.Since(h.arrived)
+	wait := left
+	if h.first() {
+		wait = min(left, h.wait)
+	}
+	timer := time.NewTimer(max(0, wait))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-h.place.turn:
+	case <-timer.C:
+		h.over = wait == left
+	}
+	return nil
+}
+
+func (h *held) first() bool {
+	h.lines.mu.Lock()
+	defer h.lines.mu.Unlock()
+	return h.place.line.first == h.place
+}
+
+// takeInTurn takes the charges of s if it is h's turn, and otherwise, or if
+// they are refused for a while, puts h in line.
+func (e *Engine) takeInTurn(ctx context.Context, v *Verdict, s *scratch, h *held) {
+	if i, wait, behind := e.standBehind(s, h); behind {
+		if h.place == nil {
+			e.refuseInLine(ctx, v, s, i, wait)
+		}
+		return
+	}
+	v.quiet = true
+	e.take(ctx, v, s)
+	v.quiet = false
+	if o := e.delayed(v); o != nil && !h.over && e.stand(s, h, o, v.RetryAfter()) {
+		return
+	}
+	h.leave()
+	e.conclude(ctx, v, s)
+}
+
+// standBehind puts h in the first line that is there for one of its charges, if
+// it is not the first there already. It reports whether there is one: then h
+// has a place, or none if it can't be served in time. i is the charge's, and
+// wait is how long it would take.
+func (e *Engine) standBehind(s *scratch, h *held) (i int, wait time.Duration, behind bool) {
+	if e.lines.busy.Load() == 0 {
+		return 0, 0, false
+	}
+	l := h.lines
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range s.charges {
+		c := &s.charges[i]
+		r := &e.policy.rules[s.index[i]]
+		if r.Delay.Most == 0 || c.N == 0 || c.Trial || c.Need > 0 {
+			continue
+		}
+		q := l.of[lineKey{int32(s.index[i]), c.Key}]
+		if q == nil || h.place != nil && q.first == h.place {
+			continue
+		}
+		now := time.Now()
+		if h.place != nil && h.place.line == q { // its time is up before its turn
+			wait = max(1, q.due.Sub(now)+c.Meter.Limit().Earn(h.place.before()))
+			l.remove(h.place)
+			h.place = nil
+			return i, wait, true
+		}
+		h.begin(now, r.Delay.Most)
+		wait = max(1, q.due.Sub(now)+c.Meter.Limit().Earn(q.units+c.N))
+		if wait > h.most-now.Sub(h.arrived) || q.n >= r.Delay.Filled().Queue || !l.room() {
+			if h.place != nil {
+				l.remove(h.place)
+				h.place = nil
+			}
+			return i, wait, true
+		}
+		l.join(h, q, c.N)
+		return i, wait, true
+	}
+	return 0, 0, false
+}
+
+// before returns the units of p and of all before it but the first.
+func (p *place) before() (units int64) {
+	for ; p.prev != nil; p = p.prev {
+		units += p.units
+	}
+	return units
+}
+
+// begin notes when h arrived and how long it may be held.
+func (h *held) begin(now time.Time, most time.Duration) {
+	if h.arrived.IsZero() {
+		h.arrived = now
+	}
+	h.most = most
+}
+
+// delayed returns the outcome whose line a request may stand in, the one with
+// the longest wait, if each rule that refuses it may hold it.
+func (e *Engine) delayed(v *Verdict) (longest *Outcome) {
+	if v.Allowed || v.err != nil {
+		return nil
+	}
+	for i := range v.n {
+		o := v.Outcome(i)
+		if !o.Refuses() {
+			continue
+		}
+		if o.Rule.Delay.Most == 0 || o.Decision.Reason != spillgate.OverLimit || o.Decision.RetryAfter == spillgate.Never {
+			return nil
+		}
+		if longest == nil || o.Decision.RetryAfter > longest.Decision.RetryAfter {
+			longest = o
+		}
+	}
+	return longest
+}
+
+// stand puts h in the line of o, or leaves it there. It reports false if it
+// can't be served in time, or there is no room.
+func (e *Engine) stand(s *scratch, h *held, o *Outcome, wait time.Duration) bool {
+	l, now := h.lines, time.Now()
+	h.begin(now, o.Rule.Delay.Most)
+	left := h.most - now.Sub(h.arrived)
+	if e.meter(o).Limit().Algorithm == spillgate.Concurrency {
+		wait = max(1, min(slotPoll, left))
+	}
+	if wait > left {
+		return false
+	}
+	h.wait = wait
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := lineKey{o.index, o.key}
+	q := l.of[key]
+	if h.place != nil && h.place.line == q {
+		q.due = now.Add(wait)
+		return true
+	}
+	units := int64(1)
+	for i := range s.charges {
+		if c := &s.charges[i]; int32(s.index[i]) == o.index && c.Key == o.key && c.Need == 0 {
+			units = c.N
+		}
+	}
+	switch {
+	case q == nil && l.room():
+		q = &line{key: key, due: now.Add(wait)}
+		if l.of == nil {
+			l.of = make(map[lineKey]*line)
+		}
+		l.of[key] = q
+	case q == nil, q.n >= o.Rule.Delay.Filled().Queue, !l.room(), q.due.Sub(now)+e.meter(o).Limit().Earn(q.units+units) > left:
+		return false
+	}
+	l.join(h, q, units)
+	return true
+}
+
+// refuseInLine refuses a request whose line takes no more, without asking for
+// anything: it would overtake. The others are only asked how they stand.
+func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int, wait time.Duration) {
+	asked := make([]int64, len(s.charges))
+	for j := range s.charges {
+		asked[j], s.charges[j].N = s.charges[j].N, 0
+	}
+	v.quiet = true
+	e.take(ctx, v, s)
+	v.quiet = false
+	if v.err != nil {
+		return
+	}
+	if v.Fault != nil { // nobody knows how the limits stand, so there is no line
+		for j := range s.charges {
+			s.charges[j].N = asked[j]
+		}
+		at := v.at
+		v.begin(e)
+		v.at = at
+		e.take(ctx, v, s)
+		return
+	}
+	d := &s.decisions[i]
+	d.Allowed, d.Reason, d.RetryAfter, d.ResetAfter = false, spillgate.OverLimit, wait, max(wait, d.ResetAfter)
+	for j := range s.charges {
+		s.charges[j].N = asked[j]
+		for k := range v.n {
+			if o := v.Outcome(k); int(o.index) == s.index[j] && s.charges[j].Need == 0 {
+				o.Peeked = asked[j] == 0
+				if i == j {
+					o.Decision, v.Allowed = *d, false
+				}
+			}
+		}
+	}
+	e.conclude(ctx, v, s)
+}
+
+// conclude does what is done once about a request: it notes who was refused,
+// and counts it.
+func (e *Engine) conclude(ctx context.Context, v *Verdict, s *scratch) {
+	if v.err != nil {
+		return
+	}
+	for i := range v.n {
+		if o := v.Outcome(i); !o.Decision.Allowed && o.Judged() {
+			e.note(v, &s.request, int(o.index), o.key, &o.Decision, o.Trial)
+		}
+	}
+	if e.penalties != nil && !v.Allowed && v.Fault == nil {
+		e.penalise(ctx, v, s)
+	}
+	if e.policy.backups && !v.Allowed {
+		e.prefer(v, s)
+	}
+}
+
+// room reports whether one more may wait. The lock is held.
+func (l *lines) room() bool { return l.busy.Load() < spillgate.MaxWaiting }
+
+// join puts h at the end of q, and out of the line where it stands.
+func (l *lines) join(h *held, q *line, units int64) {
+	if h.place != nil {
+		l.remove(h.place)
+	}
+	p := &place{line: q, units: units, prev: q.last, turn: make(chan struct{}, 1)}
+	if q.last == nil {
+		q.first = p
+	} else {
+		q.last.next = p
+		q.units += units
+	}
+	q.last = p
+	q.n++
+	l.busy.Add(1)
+	h.place = p
+}
+
+// leave takes h out of its line.
+func (h *held) leave() {
+	if h.place == nil {
+		return
+	}
+	h.lines.mu.Lock()
+	defer h.lines.mu.Unlock()
+	h.lines.remove(h.place)
+	h.place = nil
+}
+
+// remove takes p out, and wakes the next one if it was the first.
+func (l *lines) remove(p *place) {
+	q := p.line
+	if p.next != nil {
+		p.next.prev = p.prev
+	} else {
+		q.last = p.prev
+	}
+	if p.prev != nil {
+		p.prev.next = p.next
+		q.units -= p.units
+	} else if q.first = p.next; q.first != nil {
+		q.units -= q.first.units
+		q.due = time.Now() // it asks at once, and then says when
+		q.first.wake()
+	}
+	q.n--
+	l.busy.Add(-1)
+	if q.first == nil {
+		delete(l.of, q.key)
+	}
+}
+
+func (p *place) wake() {
+	select {
+	case p.turn <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// returned wakes the first in line for what o gave back.
+func (l *lines) returned(o *Outcome) {
+	if l.busy.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if q := l.of[lineKey{o.index, o.key}]; q != nil {
+		q.first.wake()
+	}
+}
