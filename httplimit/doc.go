@@ -14,7 +14,9 @@
 //	429 Too Many Requests     a quota is used up, or the cost is above what ever fits
 //	403 Forbidden             a rule denies by itself, or wants an attribute that is missing
 //	503 Service Unavailable   nothing could be decided: a fault of ours, never told as a denial
-//	400 Bad Request           the request's own numbers gave a negative cost ([Cost])
+//	400 Bad Request           the request's own numbers gave a negative cost ([Cost]), or
+//	                          its body broke off before the cost could be told ([policy.Usage])
+//	408 Request Timeout       the body did not come in time for that ([BodyStall])
 //	499                       the client went away while it waited (for logs; nobody reads it)
 //	500 Internal Server Error a rule that the store can't carry out
 //
@@ -46,6 +48,9 @@
 // [policy.FromContext] gives the verdict under which a request runs: how much
 // is left, what was spent in truth, what is given back. When the handler
 // returns the verdict is settled: rules that count only failures learn the
-// status, slots are freed. For a hijacked connection that is when the handler
-// returns, too.
+// status, those of the unit "bytes" the size of the answer's body, what a
+// [policy.Usage] speaks of is corrected to what the answer says, and slots are
+// freed. What the handler has settled by itself stays. A connection that the
+// handler takes over (Hijack) holds its slots, and its bytes count, until it is
+// closed, also if the handler returned before.
 package httplimit

@@ -38,6 +38,9 @@ func quotaOf(name, unit string, l spillgate.Limit) *quota {
 	if l.Algorithm == spillgate.Concurrency && (unit == "" || unit == policy.Requests) {
 		unit = "concurrent-requests"
 	}
+	if unit == policy.Bytes {
+		unit = "content-bytes"
+	}
 	if unit != "" && unit != policy.Requests {
 		b = append(append(append(b, `;qu="`...), unit...), '"')
 	}

@@ -184,6 +184,11 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c := &p.costs[i]
 		x.opts = append(x.opts, policy.Cost(c.unit, c.of(r)))
 	}
+	call, r := p.meter(x, w, r)
+	if r == nil {
+		x.free()
+		return
+	}
 	v := &x.verdict
 	p.engine.Await(r.Context(), v, &x.attributes, x.opts...)
 	if v.Fault != nil {
@@ -211,8 +216,9 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p.headers == Always {
 			p.tellOn(new(fields), w, r, v)
 		}
-		p.serve(w, r, v)
-		x.free()
+		if !p.serve(w, r, v, call) {
+			x.free()
+		}
 		return
 	}
 	c := &carried{Carrier: policy.Carrier{Context: r.Context(), Verdict: x.verdict}}
@@ -220,42 +226,13 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.headers == Always {
 		p.tellOn(&c.fields, w, r, &c.Verdict)
 	}
-	p.serve(w, r.WithContext(c), &c.Verdict)
+	p.serve(w, r.WithContext(c), &c.Verdict, call)
 }
 
 // tellOn tells of v in an answer that is not a refusal.
 func (p *policed) tellOn(f *fields, w http.ResponseWriter, r *http.Request, v *policy.Verdict) {
 	var room [8]told
 	p.announce(f, w.Header(), r, p.tell(room[:0], v), false)
-}
-
-// serve lets the handler answer, then settles v.
-func (p *policed) serve(w http.ResponseWriter, r *http.Request, v *policy.Verdict) {
-	failures, slots := unsettled(v)
-	if !failures {
-		if slots {
-			defer v.Done()
-		}
-		p.next.ServeHTTP(w, r)
-		return
-	}
-	rec, w := record(w)
-	returned := false
-	defer func() {
-		var outcome string
-		switch {
-		case returned || rec.status != 0: // a client that saw its answer and left had it
-			outcome = rec.outcome()
-		case r.Context().Err() != nil:
-			outcome = policy.Aborted
-		default:
-			outcome = "error" // a panic, which goes on
-		}
-		p.settled(v.Ended(outcome))
-		v.Done()
-	}()
-	p.next.ServeHTTP(w, r)
-	returned = true
 }
 
 // unsettled reports what of v is still open until the request ends.

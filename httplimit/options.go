@@ -3,6 +3,7 @@ package httplimit
 import (
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/spillgate/spillgate/clientip"
 	"github.com/spillgate/spillgate/policy"
@@ -26,7 +27,8 @@ type options struct {
 	backup     http.Handler
 	dialects   []Dialect // beside Draft, which undrafted leaves out
 	undrafted  bool
-	partitions bool // tell of partition keys
+	partitions bool          // tell of partition keys
+	stall      time.Duration // see BodyStall
 }
 
 // A source says who is asking. get is nil for the client's address.

@@ -8,11 +8,12 @@ import (
 	"strconv"
 )
 
-// A recorder notes the status of a response. It is used only where a rule
-// counts failures.
+// A recorder notes the status of a response, and shows it to its ending. It is
+// used only where something is settled by it.
 type recorder struct {
 	http.ResponseWriter
 	status int
+	ending *ending // nil if the status is enough
 }
 
 // record returns a recorder on w, and a ResponseWriter that writes through it
@@ -134,6 +135,7 @@ func record(w http.ResponseWriter) (*recorder, http.ResponseWriter) {
 func (w *recorder) final(status int) {
 	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.status = status
+		w.ending.begins(w.Header(), status)
 	}
 }
 
@@ -153,12 +155,16 @@ func (w *recorder) WriteHeader(status int) {
 
 func (w *recorder) Write(b []byte) (int, error) {
 	w.final(http.StatusOK)
-	return w.ResponseWriter.Write(b)
+	n, err := w.ResponseWriter.Write(b)
+	w.ending.passes(b[:n], err)
+	return n, err
 }
 
 func (w *recorder) WriteString(s string) (int, error) {
 	w.final(http.StatusOK)
-	return io.WriteString(w.ResponseWriter, s)
+	n, err := io.WriteString(w.ResponseWriter, s)
+	w.ending.passes(bytesOf(s[:n]), err)
+	return n, err
 }
 
 type flusher struct{ w *recorder }
@@ -176,6 +182,7 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := h.w.ResponseWriter.(http.Hijacker).Hijack()
 	if err == nil {
 		h.w.final(http.StatusSwitchingProtocols)
+		conn = h.w.ending.takes(conn, rw)
 	}
 	return conn, rw, err
 }
@@ -184,5 +191,5 @@ type readerFrom struct{ w *recorder }
 
 func (r readerFrom) ReadFrom(src io.Reader) (int64, error) {
 	r.w.final(http.StatusOK)
-	return r.w.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	return r.w.ending.readFrom(r.w.ResponseWriter.(io.ReaderFrom), src)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/internal/topk"
+	"github.com/spillgate/spillgate/internal/usage"
 )
 
 // An Engine decides requests by a policy, on a store. It is safe for
@@ -29,6 +30,8 @@ type Engine struct {
 
 	prints fingerprints
 	lines  lines // of those who are held
+
+	accounts []*usage.Account // one a usage
 
 	scratch sync.Pool // of *scratch
 }
@@ -84,6 +87,7 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 	}
 	e := &Engine{policy: p, store: s, seed: o.seed, local: spillgate.NewMemory()}
 	e.prints.init(p, o.fingerprint)
+	e.accounts = accountsOf(p)
 	for i := range p.rules {
 		r := &p.rules[i]
 		space, _ := spillgate.NewSpace(r.Name, r.space()) // checked by Compile

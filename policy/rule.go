@@ -136,6 +136,9 @@ type Policy struct {
 	exemptions []exemption
 	off        bool // nobody is refused
 	backups    bool // a rule has a Backup
+
+	usage   []Usage
+	metered []metered // usage made ready
 }
 
 // Rules returns the rules that p was compiled from, in order. They must not

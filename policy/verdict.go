@@ -23,6 +23,7 @@ type Outcome struct {
 	preferred bool  // by a Backup; known where the rule refuses
 	index     int32 // of the rule
 	charged   int64 // units that stand charged now
+	own       bool  // the program settled it by itself
 	key       spillgate.Key
 }
 
@@ -223,7 +224,7 @@ func (v *Verdict) Spent(unit string, actual int64) error {
 	if !slices.ContainsFunc(v.engine.policy.plain, func(r Rule) bool { return r.unit() == unit }) {
 		return fmt.Errorf("policy: %w: no rule counts %q", ErrRule, unit)
 	}
-	return v.settle(func(o *Outcome) bool { return o.Rule.unit() == unit }, actual, false)
+	return v.settle(v.own(func(o *Outcome) bool { return o.Rule.unit() == unit }), actual, false)
 }
 
 // GiveBack returns what this request was charged by the rules of these names,
@@ -238,7 +239,7 @@ func (v *Verdict) GiveBack(rules ...string) error {
 			return fmt.Errorf("policy: %w: there is no rule %q", ErrRule, name)
 		}
 	}
-	return v.settle(func(o *Outcome) bool { return len(rules) == 0 || slices.Contains(rules, o.Rule.Name) }, 0, false)
+	return v.settle(v.own(func(o *Outcome) bool { return len(rules) == 0 || slices.Contains(rules, o.Rule.Name) }), 0, false)
 }
 
 // Aborted is the outcome of a request whose client went away before there was
@@ -253,7 +254,7 @@ const Aborted = "aborted"
 // is the store's.
 func (v *Verdict) Ended(outcome string) error {
 	return v.settle(func(o *Outcome) bool {
-		return len(o.Rule.Failures) > 0 && o.charged > 0 && !o.Rule.failed(outcome)
+		return len(o.Rule.Failures) > 0 && !o.own && o.charged > 0 && !o.Rule.failed(outcome)
 	}, 0, false)
 }
 

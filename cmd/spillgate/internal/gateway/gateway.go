@@ -136,6 +136,7 @@ func New(c Config) (*Gateway, error) {
 		httplimit.Headers(c.Headers),
 		httplimit.Logger(c.Logger),
 		spare,
+		httplimit.BodyStall(g.timeouts.Stall),
 	}, c.Answers...)...)(http.HandlerFunc(g.pass))
 	return g, nil
 }
