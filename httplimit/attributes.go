@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/spillgate/spillgate/policy"
@@ -59,6 +60,11 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 			return dst, false
 		}
 		return appendQuery(dst, r.URL.RawQuery, attr.Name)
+	case policy.ContentLength:
+		if r.ContentLength < 0 { // a body whose end is yet to be seen
+			return dst, false
+		}
+		return strconv.AppendInt(dst, r.ContentLength, 10), true
 	case policy.Claim:
 		if a.claim == nil {
 			return dst, false
@@ -245,20 +251,10 @@ func hexValue(c byte) byte {
 // its keys, by the names as rules spell them.
 func canonical(rules []policy.Rule) map[string]string {
 	names := map[string]string{}
-	add := func(a policy.Attribute) {
-		if a.Kind == policy.Header {
-			names[a.Name] = http.CanonicalHeaderKey(a.Name)
-		}
-	}
 	for i := range rules {
-		for _, m := range []policy.Match{rules[i].Match, rules[i].Peek} {
-			for _, c := range m {
-				add(c.Attribute)
-			}
-		}
-		for _, part := range rules[i].Key {
-			for _, a := range part.Attributes {
-				add(a)
+		for _, a := range rules[i].Attributes() {
+			if a.Kind == policy.Header {
+				names[a.Name] = http.CanonicalHeaderKey(a.Name)
 			}
 		}
 	}

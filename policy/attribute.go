@@ -36,17 +36,20 @@ const (
 	Claim
 	// Own is whatever else the program says, named by itself.
 	Own
+	// ContentLength is how many bytes the body has, in decimal digits, where
+	// that is known before it is read.
+	ContentLength
 
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"client.ip", "method", "path", "host", "route", "user", "tenant", "device",
-	"header.", "cookie.", "query.", "claim.", "attr.",
+	"header.", "cookie.", "query.", "claim.", "attr.", "content-length",
 }
 
 // named reports whether attributes of kind k carry a name of their own.
-func (k Kind) named() bool { return k >= Header && k < kinds }
+func (k Kind) named() bool { return k >= Header && k <= Own }
 
 // Claimed reports whether the value is whatever the client says it is. A rule
 // with such a part in its key is walked around with a new value each time.
@@ -91,7 +94,7 @@ func ParseAttribute(s string) (Attribute, error) {
 		}
 		return Attribute{Kind: k, Name: name}, nil
 	}
-	return Attribute{}, fmt.Errorf("policy: unknown attribute %q%s; known are client.ip, method, path, host, route, user, tenant, device, header.NAME, cookie.NAME, query.NAME, claim.NAME, attr.NAME",
+	return Attribute{}, fmt.Errorf("policy: unknown attribute %q%s; known are client.ip, method, path, host, route, user, tenant, device, header.NAME, cookie.NAME, query.NAME, claim.NAME, attr.NAME, content-length",
 		s, meant(s))
 }
 

@@ -9,16 +9,28 @@ type slots []Attribute
 func newSlots(rules []rule) slots {
 	var s slots
 	at := make(map[Attribute]int)
-	for i := range rules {
-		for _, m := range rules[i].when() {
-			for j := range m {
-				c := &m[j]
-				if at[c.attr] == 0 {
-					s = append(s, c.attr)
-					at[c.attr] = len(s)
-				}
-				c.slot = at[c.attr]
+	number := func(cs []condition) {
+		for i := range cs {
+			c := &cs[i]
+			if at[c.attr] == 0 {
+				s = append(s, c.attr)
+				at[c.attr] = len(s)
 			}
+			c.slot = at[c.attr]
+		}
+	}
+	for i := range rules {
+		r := &rules[i]
+		for _, cs := range r.when() {
+			number(cs)
+		}
+		number(r.backup)
+		for j := range r.lanes {
+			number(r.lanes[j].match)
+		}
+		for j := range r.prices {
+			number(r.prices[j].match)
+			number(r.prices[j].from)
 		}
 	}
 	return s

@@ -253,10 +253,11 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		}
 		n := int64(0)
 		if !peeked {
-			n = cost(r.Rule, opts)
+			n = r.cost(&s.request, opts)
 		}
+		ask := spillgate.Ask{N: n, Keep: r.keep(&s.request)}
 		s.index = append(s.index, i)
-		s.charges = append(s.charges, spillgate.Charge{Space: e.spaces[i], Key: key, Meter: r.meter, Ask: spillgate.Ask{N: n}, Trial: trial})
+		s.charges = append(s.charges, spillgate.Charge{Space: e.spaces[i], Key: key, Meter: r.meter, Ask: ask, Trial: trial})
 		if e.penalties != nil && e.penalties[i] != nil && !peeked && whole && !trial {
 			e.gate(s, i, key)
 		}
@@ -272,18 +273,6 @@ func (r *request) meets(cs []condition, all bool) bool {
 		}
 	}
 	return true
-}
-
-func cost(r *Rule, opts []Option) int64 {
-	for i := range opts {
-		if opts[i].unit != "" && opts[i].unit == r.unit() {
-			return opts[i].cost
-		}
-	}
-	if r.Cost == 0 {
-		return 1
-	}
-	return r.Cost
 }
 
 // take asks the store and folds its decisions into v.
@@ -318,7 +307,7 @@ func (e *Engine) fold(v *Verdict, s *scratch, i int, d *spillgate.Decision, from
 	c, o := &s.charges[i], v.add()
 	o.Decision = *d // by itself: in one statement with others it is copied twice
 	o.Rule, o.Peeked, o.Trial = e.policy.rules[s.index[i]].Rule, c.N == 0, c.Trial
-	o.index, o.key, o.charged, o.from = int32(s.index[i]), c.Key, d.Taken, from
+	o.index, o.key, o.charged, o.keep, o.from = int32(s.index[i]), c.Key, d.Taken, c.Keep, from
 	if !d.Allowed && !c.Trial {
 		v.Allowed = false
 	}
@@ -346,6 +335,7 @@ func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause e
 			shut = true
 		default:
 			c.Meter = e.shares[s.index[i]]
+			c.Keep = r.keepOf(c.Meter, c.Keep)
 			local.index = append(local.index, s.index[i])
 			local.charges = append(local.charges, c)
 		}

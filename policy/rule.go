@@ -46,6 +46,12 @@ type Rule struct {
 	// Cost is how many units a request costs when nothing else is said; 0
 	// means 1.
 	Cost int64
+	// Prices, if not empty, says instead of Cost what requests cost: the first
+	// that matches decides.
+	Prices []Price
+	// Lanes, if not empty, keep a part of the limit for better requests: the
+	// first that matches decides how much stays. The last has no match.
+	Lanes []Lane
 	// Failures, if not empty, makes only failures count: the charge is given
 	// back when the request ends with any other outcome. Outcomes are HTTP
 	// statuses ("401", "4xx"), gRPC codes ("UNAUTHENTICATED") or "error".
@@ -112,6 +118,7 @@ var ErrRule = errors.New("bad rule")
 // A RuleError says what is wrong with a rule, and where.
 type RuleError struct {
 	Index int    // of the rule, from 0
+	Entry int    // of a list in Field, from 1; 0 if it is none
 	Name  string // of the rule
 	Field string // as written in a policy file: "limit", "match", ...
 	Err   error  // what is wrong and what to do
@@ -119,6 +126,9 @@ type RuleError struct {
 
 // Error names the rule, the field and what to do.
 func (e *RuleError) Error() string {
+	if e.Entry > 0 {
+		return fmt.Sprintf("policy: rule %q: %s, entry %d: %v", e.Name, e.Field, e.Entry, e.Err)
+	}
 	return fmt.Sprintf("policy: rule %q: %s: %v", e.Name, e.Field, e.Err)
 }
 
@@ -151,6 +161,8 @@ type rule struct {
 	match, peek []condition
 	backup      []condition
 	meter       *spillgate.Meter
+	prices      []price
+	lanes       []lane
 	group       int // 0 for none
 }
 
@@ -182,7 +194,17 @@ func Compile(rules []Rule) (*Policy, error) {
 				bad("match", fmt.Errorf("missing, as in rules before that make %d charges: at most %d can apply to one request", before, spillgate.MaxCharges))
 			}
 		}
-		p.rules = append(p.rules, r.compile(bad))
+		c := r.compile(bad)
+		if c.meter != nil && !r.Exempt {
+			entries := func(field string) func(int, error) {
+				return func(entry int, err error) {
+					errs = append(errs, &RuleError{Index: i, Entry: entry, Name: r.Name, Field: field, Err: err})
+				}
+			}
+			c.prices = r.compilePrices(c.meter.Limit().Cap(), entries("cost"))
+			c.lanes = r.compileLanes(c.meter.Limit().Cap(), entries("lanes"))
+		}
+		p.rules = append(p.rules, c)
 		p.backups = p.backups || r.Backup != nil
 	}
 	p.unusedGroups(func(i int, err error) {

@@ -24,6 +24,7 @@ type Outcome struct {
 	index     int32 // of the rule
 	charged   int64 // units that stand charged now
 	own       bool  // the program settled it by itself
+	keep      int64 // units that stay for better lanes
 	key       spillgate.Key
 }
 
@@ -193,7 +194,7 @@ func (v *Verdict) Peek(ctx context.Context, rule string) (d spillgate.Decision, 
 	if o == nil || !o.Judged() {
 		return d, false
 	}
-	cs := [1]spillgate.Charge{{Space: v.engine.spaces[o.index], Key: o.key, Meter: v.engine.meter(o)}}
+	cs := [1]spillgate.Charge{{Space: v.engine.spaces[o.index], Key: o.key, Meter: v.engine.meter(o), Ask: spillgate.Ask{Keep: o.keep}}}
 	var out [1]spillgate.Decision
 	if err := v.store(o.from).Take(ctx, v.at, cs[:], out[:]); err != nil {
 		return d, false

@@ -3,6 +3,7 @@ package policyfile
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/policy"
@@ -81,6 +82,11 @@ func (d *decoder) ruleError(wrong *policy.RuleError, doc *document) {
 	switch {
 	case wrong.Field == "ttl":
 		at, fix = m.at("ttl", "limit"), "add ttl: 30d, or write a rate above 0"
+	case wrong.Entry > 0:
+		at = entry(at, wrong.Entry-1)
+		what, _, _ := strings.Cut(wrong.Err.Error(), ":")
+		at = under(at, what)
+	case wrong.Field == "cost" && (r.Exempt || len(r.Prices) > 0):
 	case wrong.Field == "cost" && r.Limit.Algorithm == spillgate.Bucket:
 		larger := r.Limit
 		larger.Burst = r.Cost

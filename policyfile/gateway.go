@@ -11,7 +11,7 @@ import (
 // come from a program.
 func offered(k policy.Kind) bool {
 	switch k {
-	case policy.ClientIP, policy.Method, policy.Path, policy.Host, policy.Header, policy.Cookie, policy.Query:
+	case policy.ClientIP, policy.Method, policy.Path, policy.Host, policy.Header, policy.Cookie, policy.Query, policy.ContentLength:
 		return true
 	}
 	return false
@@ -33,28 +33,48 @@ func (d *decoder) beyondGateway(doc *document) (errs []*Error) {
 				errs = append(errs, d.beyond(entry(m.at("key"), j), says))
 			}
 		}
-		var spare policy.Match
-		if r.Backup != nil {
-			spare = r.Backup.Match
-		}
-		for _, side := range []struct {
-			key   string
-			match policy.Match
-		}{{"match", r.Match}, {"peek", r.Peek}, {"backup", spare}} {
-			for _, c := range side.match {
+		of := func(key string, at *yaml.Node, match policy.Match) {
+			for _, c := range match {
 				if !offered(c.Attribute.Kind) {
-					errs = append(errs, d.beyond(condition(m.at(side.key), c.Attribute),
-						fmt.Sprintf("%s: the gateway knows no %s, so this says nothing about a request", side.key, c.Attribute)))
+					errs = append(errs, d.beyond(condition(at, c.Attribute),
+						fmt.Sprintf("%s: the gateway knows no %s, so this says nothing about a request", key, c.Attribute)))
 				}
+			}
+		}
+		of("match", m.at("match"), r.Match)
+		of("peek", m.at("peek"), r.Peek)
+		if r.Backup != nil {
+			of("backup", m.at("backup"), r.Backup.Match)
+		}
+		for j := range r.Lanes {
+			of("lanes: match", under(entry(m.at("lanes"), j), "match"), r.Lanes[j].Match)
+		}
+		for j := range r.Prices {
+			p, at := &r.Prices[j], entry(m.at("cost"), j)
+			of("cost: match", under(at, "match"), p.Match)
+			if !offered(p.From.Kind) { // none is one that is offered
+				errs = append(errs, d.beyond(under(at, "from"),
+					fmt.Sprintf("cost: from: the gateway knows no %s, so every request would cost the same", p.From)))
 			}
 		}
 	}
 	return errs
 }
 
+// under returns the value of a key of a mapping, else n itself.
+func under(n *yaml.Node, key string) *yaml.Node {
+	m := target(n)
+	for i := 0; m.Kind == yaml.MappingNode && i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			return m.Content[i+1]
+		}
+	}
+	return n
+}
+
 func (d *decoder) beyond(at *yaml.Node, says string) *Error {
 	return d.src.errorAt(at.Line, at.Column, says,
-		"use client.ip, host, method, path, header.NAME, cookie.NAME or query.NAME; a file for a program has no server part")
+		"use client.ip, host, method, path, content-length, header.NAME, cookie.NAME or query.NAME; a file for a program has no server part")
 }
 
 // entry returns the i-th of one or more values.

@@ -3,7 +3,6 @@ package policyfile
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -186,8 +185,8 @@ var ruleForm = form[policy.Rule]{
 		in("unit", "What is counted; requests if left out.",
 			plainName(func(r *policy.Rule, s string) { r.Unit = s }),
 			func(r *policy.Rule, v string) { r.Unit = v }),
-		in("cost", "How many units a request costs when the program says nothing else; 1 if left out.", whole(1, math.MaxInt64),
-			func(r *policy.Rule, v int64) { r.Cost = v }),
+		costField,
+		lanesField,
 		in("failures", "Only requests that end so are charged; others get their charge back.", oneOrMore(outcome),
 			func(r *policy.Rule, v []string) { r.Failures = v }),
 		in("enforce", "The percentage of keys that the rule may refuse. 0 makes it a shadow rule, which only counts; 100 if left out.", whole(0, 100),
@@ -301,7 +300,7 @@ func valueError(a policy.Attribute, s string) error {
 // attributeNames lists the attributes; some end in a dot, for a name to follow.
 func attributeNames() []string {
 	var names []string
-	for k := policy.ClientIP; k <= policy.Own; k++ {
+	for k := policy.ClientIP; k <= policy.ContentLength; k++ {
 		names = append(names, policy.Attribute{Kind: k}.String())
 	}
 	return names

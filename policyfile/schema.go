@@ -22,7 +22,9 @@ func Schema() []byte {
 	test["required"] = []string{"name", "requests"}
 	with, request := withForm.asSchema(), requestForm.asSchema()
 	with["patternProperties"], request["patternProperties"] = attributePatterns(), attributePatterns()
+	lists := listSchemas()
 	root["$defs"] = schema{
+		"lane": lists["lane"], "cost": lists["cost"],
 		"test": test, "with": with, "request": request, "expect": expectSchema(),
 		"penalty":   penaltySchema(),
 		"server":    serverForm.asSchema(),

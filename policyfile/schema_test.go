@@ -39,6 +39,8 @@ func TestSchemaHasEachKey(t *testing.T) {
 		"server":    {s.Defs["server"], serverForm.keys()},
 		"client_ip": {s.Defs["client_ip"], clientIPForm.keys()},
 		"rule":      {s.Defs["rule"], ruleForm.keys()},
+		"lane":      {s.Defs["lane"], laneForm.keys()},
+		"cost":      {s.Defs["cost"], costForm.keys()},
 		"test":      {s.Defs["test"], testForm.keys()},
 		"with":      {s.Defs["with"], withForm.keys()},
 		"request":   {s.Defs["request"], requestForm.keys()},
@@ -90,7 +92,7 @@ func TestSchemaWordsAreTaken(t *testing.T) {
 }
 
 func TestAttributeNamesAreAll(t *testing.T) {
-	if next := (policy.Attribute{Kind: policy.Own + 1}).String(); next != "attribute(13)" {
+	if next := (policy.Attribute{Kind: policy.ContentLength + 1}).String(); next != "attribute(14)" {
 		t.Errorf("there is a kind of attribute after the last known one: %s", next)
 	}
 	for _, name := range attributeNames() {

@@ -155,7 +155,8 @@ func details(r *policy.Rule) (out []string) {
 	add(r.Exempt && r.Group != "", "no rule of the group %s applies to these requests", r.Group)
 	add(!r.Exempt && r.Group != "", "of the group %s", r.Group)
 	add(len(r.Peek) > 0, "asks only: %s", requests(r.Peek))
-	add(r.Unit != "" || r.Cost > 1, "counts %s, %d a request", unit(r), max(1, r.Cost))
+	add((r.Unit != "" || r.Cost > 1) && len(r.Prices) == 0, "counts %s, %d a request", unit(r), max(1, r.Cost))
+	out = append(append(out, costs(r)...), lanes(r)...)
 	add(len(r.Failures) > 0, "counts only requests that end in %s", strings.Join(r.Failures, ", "))
 	add(r.Spare == 100, "refuses nobody: counts and reports only")
 	add(r.Spare > 0 && r.Spare < 100, "refuses %d %% of the keys, counts and reports the others", 100-r.Spare)
@@ -219,6 +220,7 @@ func warnings(f *policyfile.File) (out []string) {
 		}
 	}
 	out = append(out, answerWarnings(f)...)
+	out = append(out, lanesOnWord(f.Policy.Rules())...)
 	var beyond policyfile.Errors
 	if errors.As(f.BeyondGateway(), &beyond) {
 		out = append(out, fmt.Sprintf("for a program, not for spillgate serve: line %d: %s", beyond[0].Line, beyond[0].Msg))
@@ -260,10 +262,11 @@ type checkedRule struct {
 	Answer  *checkedAnswer      `json:"answer,omitempty"`
 
 	checkedHeld
+	checkedAmounts
 
 	Deny     bool            `json:"deny"`
 	Unit     string          `json:"unit"`
-	Cost     int64           `json:"cost"`
+	Cost     int64           `json:"cost,omitempty"` // the same for all; else there are costs
 	Failures []string        `json:"failures,omitempty"`
 	Enforce  int             `json:"enforce"`
 	Penalty  *checkedPenalty `json:"penalty,omitempty"`
@@ -348,6 +351,9 @@ func ruleJSON(r *policy.Rule) checkedRule {
 		OnFault: faultWords[r.OnFault], MaxKeys: maxKeys(r), AtCap: atCapWords[r.AtCap],
 	}
 	c.Secret, c.Answer, c.checkedHeld = secrets(r), answerJSON(r.Answer), heldJSON(r)
+	if len(r.Prices) > 0 {
+		c.Cost = 0
+	}
 	if len(r.Peek) > 0 {
 		c.Peek = conditions(r.Peek)
 	}
@@ -357,6 +363,7 @@ func ruleJSON(r *policy.Rule) checkedRule {
 	if r.TTL > 0 {
 		c.TTL = policyfile.FormatPeriod(r.TTL)
 	}
+	c.checkedAmounts = checkedAmounts{costsJSON(r), lanesJSON(r)}
 	return c
 }
 

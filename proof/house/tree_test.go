@@ -72,7 +72,7 @@ var load = sync.OnceValues(func() (*tree, error) {
 			}
 			return nil
 		}
-		if !entry.Type().IsRegular() {
+		if !entry.Type().IsRegular() || relative == ".git" { // a file in a linked work tree
 			return nil
 		}
 		return t.add(relative, folders)
