@@ -1,0 +1,85 @@
+package redisstore
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A breaker keeps requests off a server that does not answer. It opens after
+// some calls in a row that failed; then nothing is sent on anybody's way but by
+// a probe in the background, until one is answered.
+type breaker struct {
+	fails atomic.Int32
+	open  atomic.Bool
+	lane  *lane
+}
+
+const (
+	// tries is how many calls in a row have to fail.
+	tries = 3
+	// probeEvery is how long after one probe the next is sent.
+	probeEvery = 20 * time.Millisecond
+	// maxProbes bounds those that are under way, if a library does not mind
+	// their time limit.
+	maxProbes = 4
+)
+
+func (b *breaker) worked() {
+	b.fails.Store(0)
+}
+
+func (b *breaker) failed(f Fault) {
+	if b.fails.Add(1) < tries || !b.open.CompareAndSwap(false, true) {
+		return
+	}
+	s := b.lane.store
+	s.stats.opened.Add(1)
+	s.stats.open.Add(1)
+	s.background.Go(b.probe)
+}
+
+// probe asks until there is an answer, then closes b.
+func (b *breaker) probe() {
+	s := b.lane.store
+	answers := make(chan bool, maxProbes)
+	under := 0
+	timer := time.NewTimer(probeEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.closing:
+			return
+		case ok := <-answers:
+			if under--; ok {
+				b.fails.Store(0)
+				b.open.Store(false)
+				s.stats.open.Add(-1)
+				s.resend()
+				return
+			}
+		case <-timer.C:
+			timer.Reset(probeEvery)
+			if under < maxProbes {
+				under++
+				s.stats.probes.Add(1)
+				go func() { answers <- b.lane.answers() }()
+			}
+		}
+	}
+}
+
+// answers reports whether the server would carry a request out now. The script
+// with nothing to do is refused where a charge would be: by a replica, a full
+// memory, while loading.
+func (l *lane) answers() bool {
+	s := l.store
+	ctx, cancel := context.WithTimeout(context.Background(), s.options.budget)
+	defer cancel()
+	key, _ := l.known.Load().(string)
+	g := group{keys: []string{key}, plain: 1}
+	calls := []Call{{SHA: takeSHA, Keys: g.keys, Args: g.encode(false, 0, s)}}
+	s.conn.Eval(ctx, calls)
+	(&batch{}).again(ctx, s.conn, calls)
+	return calls[0].Err == nil
+}

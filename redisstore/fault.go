@@ -1,0 +1,113 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+)
+
+// A Fault says in which way the server did not answer.
+type Fault uint8
+
+// The kinds of faults, as [Stats] counts them.
+const (
+	// NoFault : there was an answer.
+	NoFault Fault = iota
+	// TimedOut : no answer within the budget, or none that could be sent.
+	TimedOut
+	// Refused : no connection could be made.
+	Refused
+	// Broken : the connection ended in the middle, or what came is no answer.
+	Broken
+	// ReadOnly : the server is a replica, as after a failover.
+	ReadOnly
+	// Loading : the server reads its data in.
+	Loading
+	// OutOfMemory : the server refuses to write.
+	OutOfMemory
+	// ClusterDown : the cluster has no server for the slot.
+	ClusterDown
+	// Busy : a script runs for too long, or was killed.
+	Busy
+	// NoScript : the script is not loaded. It is sent again, whole, so that
+	// this is counted but seldom seen.
+	NoScript
+	// Denied : wrong password, or no right to run scripts or to touch the key.
+	Denied
+	// Other : any other error of the server or the client.
+	Other
+
+	faults // how many there are
+)
+
+var faultNames = [faults]string{"none", "timeout", "refused", "broken", "readonly", "loading", "oom", "clusterdown", "busy", "noscript", "denied", "other"}
+
+// String returns the fault in a word, fit for a metric's label.
+func (f Fault) String() string {
+	if f < faults {
+		return faultNames[f]
+	}
+	return fmt.Sprintf("fault(%d)", uint8(f))
+}
+
+// replies are how errors of a server begin.
+var replies = []struct {
+	prefix string
+	fault  Fault
+}{
+	{"NOSCRIPT", NoScript},
+	{"READONLY", ReadOnly},
+	{"LOADING", Loading},
+	{"MASTERDOWN", Loading},
+	{"OOM", OutOfMemory},
+	{"CLUSTERDOWN", ClusterDown},
+	{"TRYAGAIN", ClusterDown},
+	{"MOVED", ClusterDown},
+	{"ASK", ClusterDown},
+	{"BUSY", Busy},
+	{"UNKILLABLE", Busy},
+	{"NOAUTH", Denied},
+	{"WRONGPASS", Denied},
+	{"NOPERM", Denied},
+}
+
+// KindOf says what err is: by the text of a server's error, which all
+// libraries pass on, and by the errors of the standard library.
+func KindOf(err error) Fault {
+	if err == nil {
+		return NoFault
+	}
+	text := err.Error()
+	for _, r := range replies {
+		if strings.HasPrefix(text, r.prefix) || strings.Contains(text, "-"+r.prefix+" ") {
+			return r.fault
+		}
+	}
+	var op *net.OpError
+	switch {
+	case strings.Contains(text, "Script killed"):
+		return Busy
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Refused
+	case errors.As(err, &op) && op.Op == "dial":
+		if op.Timeout() {
+			return TimedOut
+		}
+		return Refused
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), isTimeout(err):
+		return TimedOut
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return Broken
+	}
+	return Other
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}

@@ -1,0 +1,71 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// once is a command that go-redis must not send twice: whoever got no reply
+// does not know whether the server carried it out.
+type once struct{ *redis.Cmd }
+
+// NoRetry says so to go-redis.
+func (once) NoRetry() bool { return true }
+
+// goRedis is a client of go-redis as a Conn.
+type goRedis struct {
+	client  redis.UniversalClient
+	cluster *redis.ClusterClient
+}
+
+func newGoRedis(c redis.UniversalClient, budget time.Duration) (*goRedis, error) {
+	switch c := c.(type) {
+	case *redis.Client:
+		// The same connections, with the store's budget as the time-out.
+		return &goRedis{client: c.WithTimeout(budget)}, nil
+	case *redis.ClusterClient:
+		if c.Options().ReadOnly {
+			return nil, fmt.Errorf("redisstore: %w: the cluster client reads from replicas (ReadOnly, RouteByLatency or RouteRandomly): give the store a client without", ErrClient)
+		}
+		return &goRedis{client: c, cluster: c}, nil
+	}
+	return nil, fmt.Errorf("redisstore: %w: a %T: only *redis.Client (also for Sentinel) and *redis.ClusterClient will do", ErrClient, c)
+}
+
+// Slots is that of [Conn].
+func (g *goRedis) Slots() bool { return g.cluster != nil }
+
+// Lane is that of [Conn].
+func (g *goRedis) Lane(ctx context.Context, _ uint16, key string) (string, error) {
+	if g.cluster == nil {
+		return "", nil
+	}
+	c, err := g.cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	return c.Options().Addr, nil
+}
+
+// Eval is that of [Conn].
+func (g *goRedis) Eval(ctx context.Context, calls []Call) {
+	if len(calls) == 1 {
+		cmd := once{redis.NewCmd(ctx, calls[0].Words()...)}
+		_ = g.client.Process(ctx, cmd)
+		calls[0].Reply, calls[0].Err = cmd.Slice()
+		return
+	}
+	pipe := g.client.Pipeline()
+	cmds := make([]once, len(calls))
+	for i := range calls {
+		cmds[i] = once{redis.NewCmd(ctx, calls[i].Words()...)}
+		_ = pipe.Process(ctx, cmds[i])
+	}
+	_, _ = pipe.Exec(ctx)
+	for i := range calls {
+		calls[i].Reply, calls[i].Err = cmds[i].Slice()
+	}
+}

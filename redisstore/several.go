@@ -1,0 +1,154 @@
+package redisstore
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spillgate/spillgate"
+)
+
+var background = context.Background()
+
+// takeSlots carries o out whose keys are in several slots of a cluster, where
+// no script sees them all. Each slot is asked first whether it would pass, so
+// that a request which is refused takes nothing anywhere; then all are taken.
+// Where somebody was faster in between, what was taken is given back.
+func (s *Store) takeSlots(w *wait, o *op) error {
+	deadline := time.Now().Add(s.options.budget)
+	subs := o.bySlot()
+	for _, dry := range [2]bool{true, false} {
+		for _, sub := range subs {
+			sub.dry = dry
+		}
+		errs := s.each(w.ctx, deadline, subs)
+		failed := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+		passes := failed < 0
+		for i, sub := range subs {
+			passes = passes && (errs[i] != nil || sub.passes)
+		}
+		if passes && dry {
+			continue
+		}
+		if !passes {
+			s.unmake(subs, errs, !dry)
+		}
+		if failed >= 0 {
+			return errs[failed]
+		}
+	}
+	for _, sub := range subs {
+		for i := range sub.charges {
+			o.out[sub.index[i]] = sub.out[i]
+		}
+	}
+	return nil
+}
+
+// bySlot takes o apart.
+func (o *op) bySlot() []*op {
+	type slice struct {
+		charges []spillgate.Charge
+		index   []int
+		slot    uint16
+	}
+	var all []slice
+	for i := range o.charges {
+		p := &o.parts[o.of[i]]
+		slot := uint16(slots) // of those that nobody is asked about
+		if p.kind != kindNone {
+			slot = slotOf(p.key)
+		}
+		at := slices.IndexFunc(all, func(s slice) bool { return s.slot == slot })
+		if at < 0 {
+			at = len(all)
+			all = append(all, slice{slot: slot})
+		}
+		all[at].charges = append(all[at].charges, o.charges[i])
+		all[at].index = append(all[at].index, i)
+	}
+	subs := make([]*op, len(all))
+	for i, part := range all {
+		name := func(sp *spillgate.Space, k spillgate.Key) string {
+			for j := range o.parts {
+				if p := &o.parts[j]; p.sp == sp && p.id == k && p.kind != kindNone {
+					return p.key
+				}
+			}
+			return ""
+		}
+		r, _ := newRequest(part.charges, name) // it could be made with more
+		sub := &op{request: *r, given: o.given, slot: part.slot, index: part.index}
+		sub.now = o.now
+		subs[i] = sub
+	}
+	return subs
+}
+
+// each carries all out at once.
+func (s *Store) each(ctx context.Context, deadline time.Time, subs []*op) []error {
+	errs := make([]error, len(subs))
+	var wg sync.WaitGroup
+	for i, sub := range subs {
+		sub.replace = nil
+		if sub.idle() {
+			sub.judge()
+			continue
+		}
+		wg.Go(func() {
+			w := &wait{ctx: ctx, timer: time.NewTimer(time.Until(deadline)), store: s}
+			defer w.stop()
+			errs[i] = s.take(w, sub)
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// unmake makes the decisions of all those of a request that took nothing, and
+// gives back what was taken.
+func (s *Store) unmake(subs []*op, errs []error, taken bool) {
+	var back []spillgate.Correction
+	for i, sub := range subs {
+		if errs[i] != nil || !sub.passes {
+			continue
+		}
+		if taken {
+			for j := range sub.parts {
+				p := &sub.parts[j]
+				d := &sub.out[p.first]
+				if d.Taken == 0 || p.kind == kindNone {
+					continue
+				}
+				sum := int64(0)
+				for k := range sub.charges {
+					if sub.of[k] == j {
+						sum += sub.out[k].Taken
+					}
+				}
+				back = append(back, spillgate.Correction{
+					Space: p.sp, Key: p.id, Meter: p.m, Delta: -sum, At: d.At, Slot: d.Slot, Until: until(d),
+				})
+			}
+		}
+		sub.passes = false
+		sub.withdraw()
+		if len(sub.parts) < len(sub.charges) {
+			sub.share()
+		}
+	}
+	if len(back) > 0 {
+		s.stats.overDenied.Add(1)
+		_ = s.Settle(background, time.Time{}, back) // else it is earned back in time
+	}
+}
+
+// until returns when the charge of d alone would have been earned back.
+func until(d *spillgate.Decision) spillgate.Instant {
+	if at := d.At + spillgate.Instant(d.ResetAfter); at >= d.At {
+		return at
+	}
+	return math.MaxInt64
+}
