@@ -120,8 +120,14 @@ func (e *encoder) span(ns int64, part uint64) {
 
 func count(n int64) float64 { return float64(max(-most, min(n, most))) }
 
-// least returns how much of q there has to be, and how much more there may.
-func least(q spillgate.Ask) (least, more int64) { return q.Least(), q.N - q.Least() }
+// amounts returns how much of q there has to be, how much of that is taken at
+// least, and how much more may be.
+func amounts(q spillgate.Ask) (need, least, more int64) {
+	if q.Need > q.N {
+		return q.Need, q.N, 0
+	}
+	return q.Least(), q.Least(), q.N - q.Least()
+}
 
 // windows writes the period and the windows about near.
 func (e *encoder) windows(m *spillgate.Meter, near spillgate.Instant) {
@@ -160,18 +166,22 @@ func (a *ask) encode() string {
 	switch {
 	case a.settle:
 		a.encodeSettle(&e, k, flags)
-	case a.q.N == 0 && !k.kept():
+	case a.q.N == 0 && a.q.Need == 0 && !k.kept():
 		e.begin(kindPeek, flags, a.m)
 	case k == kindBucket:
 		a.encodeBucket(&e, flags)
 	default:
 		e.begin(k, flags, a.m)
-		q, rest := least(a.q)
+		need, least, more := amounts(a.q)
 		holds := a.m.Limit().Rate
 		if k == kindSpent {
 			holds = a.m.Limit().Burst
 		}
-		e.numbers(count(holds-min(a.q.Keep, most)), count(q), count(rest))
+		holds -= min(a.q.Keep, most) + min(need-least, most)
+		if need == 0 {
+			holds = most // to look is never refused
+		}
+		e.numbers(count(holds), count(least), count(more))
 		switch k {
 		case kindSpent:
 		case kindFixed, kindSliding:
@@ -197,16 +207,15 @@ const logDebt = 64
 
 func (a *ask) encodeBucket(e *encoder, flags byte) {
 	k := kindBucket
-	q, rest := least(a.q)
-	if rest > 0 {
+	need, least, more := amounts(a.q)
+	if more > 0 {
 		k = kindBucketLess
 	}
 	e.begin(k, flags, a.m)
 	den := a.m.Parts()
 	e.numbers(float64(den))
 	ns, part := a.m.Room()
-	need := q + a.q.Keep
-	if need < q {
+	if need += a.q.Keep; need < a.q.Keep {
 		need = math.MaxInt64
 	}
 	needs, over, ok := a.m.Span(need)
@@ -219,10 +228,10 @@ func (a *ask) encodeBucket(e *encoder, flags byte) {
 	} else {
 		e.span(ns, part-over)
 	}
-	ns, part, _ = a.m.Span(q)
+	ns, part, _ = a.m.Span(least)
 	e.span(ns, part)
-	if rest > 0 {
-		e.numbers(float64(rest>>32), float64(rest&math.MaxUint32))
+	if more > 0 {
+		e.numbers(float64(more>>32), float64(more&math.MaxUint32))
 		ns, part, _ = a.m.Span(1)
 		e.span(ns, part)
 	}

@@ -78,7 +78,7 @@ func (l *lane) answers() bool {
 	defer cancel()
 	key, _ := l.known.Load().(string)
 	g := group{keys: []string{key}, plain: 1}
-	calls := []Call{{SHA: takeSHA, Keys: g.keys, Args: g.encode(false, 0, s)}}
+	calls := []Call{{SHA: buckets.sha, Source: buckets.source, Keys: g.keys, Args: g.encode(false, 0, s)}}
 	s.conn.Eval(ctx, calls)
 	(&batch{}).again(ctx, s.conn, calls)
 	return calls[0].Err == nil

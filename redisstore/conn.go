@@ -18,8 +18,8 @@ type Conn interface {
 
 // A Call is one run of a script.
 type Call struct {
-	// SHA is the script's digest, for EVALSHA; if it is "", Source is sent
-	// with EVAL.
+	// SHA is the script's digest, for EVALSHA; if it is "", the Source is
+	// sent, with EVAL.
 	SHA, Source string
 	Keys, Args  []string
 	Reply       []any // int64, string, nil, []any

@@ -174,7 +174,9 @@ func (b *batch) send(f *flight) {
 	calls := make([]Call, len(b.groups))
 	for i := range b.groups {
 		g := &b.groups[i]
-		calls[i] = Call{SHA: takeSHA, Keys: g.keys, Args: g.encode(given, floor, s)}
+		args := g.encode(given, floor, s)
+		script := g.script()
+		calls[i] = Call{SHA: script.sha, Source: script.source, Keys: g.keys, Args: args}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.budget)
 	defer cancel()
@@ -206,7 +208,7 @@ func (b *batch) again(ctx context.Context, conn Conn, calls []Call) {
 			continue
 		}
 		c := calls[i : i+1]
-		c[0].SHA, c[0].Source, c[0].Err = "", takeSource, nil
+		c[0].SHA, c[0].Err = "", nil
 		conn.Eval(ctx, c)
 	}
 }

@@ -122,6 +122,9 @@ func play(rng *rand.Rand, r, m spillgate.Store) error {
 			if rng.IntN(5) == 0 {
 				c.Keep = rng.Int64N(3)
 			}
+			if a := c.Meter.Limit().Algorithm; rng.IntN(8) == 0 && a != spillgate.SlidingLog && a != spillgate.Concurrency {
+				c.Need = rng.Int64N(5)
+			}
 			c.Trial = rng.IntN(6) == 0
 			cs[i] = c
 			steps += fmt.Sprintf("\n%s take %+v trial %t of %s %s %x", now.Format("05.000000000"), c.Ask, c.Trial, c.Space.Name(), c.Meter.Limit(), c.Key[0]&0xff)

@@ -19,7 +19,7 @@ import (
 // A new package needs a place here, and a row in ARCHITECTURE.md.
 var floors = [][]string{
 	0: {".", "clientip"},
-	1: {"client", "policy", "rate", "redisstore", "storetest"},
+	1: {"client", "policy", "rate", "redisstore", "redisstore/redistest", "storetest"},
 	2: {"connlimit", "grpclimit", "httplimit", "policyfile", "replay"},
 	3: {"cmd/spillgate/internal/*"},
 	4: {"cmd/spillgate"},

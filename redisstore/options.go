@@ -1,0 +1,63 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrClient is wrapped by the error about a client that the store can't use.
+var ErrClient = errors.New("unfit client")
+
+// ErrOption is wrapped by the error about an option that can't be.
+var ErrOption = errors.New("impossible option")
+
+// DefaultBudget is how long a call may take: 20 ms.
+const DefaultBudget = 20 * time.Millisecond
+
+// DefaultPrefix begins every key. The number is that of the layout of keys and
+// values, which another one would have to change.
+const DefaultPrefix = "sg1:"
+
+// DefaultFlights is how many calls to one server are under way at once.
+const DefaultFlights = 2
+
+type options struct {
+	prefix   string
+	budget   time.Duration
+	flights  int
+	remember time.Duration
+}
+
+// An Option shapes a [Store].
+type Option func(*options)
+
+// Prefix begins every key in place of [DefaultPrefix]. A part in braces, as in
+// "{shop}:", is a hash tag: all keys are in one slot of a cluster, and so every
+// request is one call, at the price that one server has all the work.
+func Prefix(p string) Option { return func(o *options) { o.prefix = p } }
+
+// Budget is how long a call may take, above 0, in place of [DefaultBudget].
+// After that the answer is an error that wraps [spillgate.ErrUnavailable].
+func Budget(d time.Duration) Option { return func(o *options) { o.budget = d } }
+
+// Flights is how many calls to one server are under way at once, at least 1,
+// in place of [DefaultFlights]. Requests that come meanwhile go together with
+// the next one.
+func Flights(n int) Option { return func(o *options) { o.flights = n } }
+
+func optionsOf(opts []Option) (options, error) {
+	o := options{prefix: DefaultPrefix, budget: DefaultBudget, flights: DefaultFlights}
+	for _, f := range opts {
+		f(&o)
+	}
+	switch {
+	case o.budget <= 0:
+		return o, fmt.Errorf("redisstore: %w: budget %s: must be above 0", ErrOption, o.budget)
+	case o.flights < 1:
+		return o, fmt.Errorf("redisstore: %w: flights %d: must be at least 1", ErrOption, o.flights)
+	case o.prefix == "":
+		return o, fmt.Errorf("redisstore: %w: prefix %q: must not be empty, so that the keys can be told from others", ErrOption, o.prefix)
+	}
+	return o, nil
+}

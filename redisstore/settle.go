@@ -1,0 +1,125 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spillgate/spillgate"
+)
+
+// Settle implements [spillgate.Store]. What can't be sent while the server does
+// not answer is kept, up to 1,024 corrections, and sent when it does; what finds
+// no room is counted, and an error that wraps [spillgate.ErrUnavailable]. What
+// was sent and not answered is never sent again.
+func (s *Store) Settle(ctx context.Context, at time.Time, cs []spillgate.Correction) error {
+	for i := range cs {
+		if cs[i].Space == nil || cs[i].Meter == nil {
+			return fmt.Errorf("redisstore: %w: correction %d has no space or no meter", spillgate.ErrCharge, i)
+		}
+	}
+	if s.closed.Load() {
+		return spillgate.ErrClosed
+	}
+	w := s.newWait(ctx)
+	defer w.stop()
+	ops := make([]*op, 0, len(cs))
+	var failed error
+	for i := range cs {
+		o := s.correction(at, cs[i])
+		if o == nil {
+			continue
+		}
+		l, err := s.laneOf(ctx, o)
+		if err == nil && l.breaker.open.Load() {
+			err = errOpen
+		}
+		if err != nil {
+			if !s.late.keep(o) {
+				s.stats.dropped.Add(1)
+				failed = err
+			}
+			continue
+		}
+		o.expect(s)
+		l.submit(o)
+		ops = append(ops, o)
+	}
+	for _, o := range ops {
+		if err := s.settled(w, o); err != nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+// correction returns c as an op, nil if it corrects nothing.
+func (s *Store) correction(at time.Time, c spillgate.Correction) *op {
+	c.Meter = c.Space.InForce(c.Meter)
+	k := kindOf(c.Meter)
+	if k == kindNone || c.Delta == 0 {
+		return nil
+	}
+	o := &op{fix: &c}
+	p := part{sp: c.Space, id: c.Key, kind: k, key: s.key(c.Space, c.Key)}
+	p.m, p.ttl, p.settle, p.delta, p.at, p.slot, p.until = c.Meter, c.Space.Options().TTL, true, c.Delta, c.At, c.Slot, c.Until
+	if _, changed := c.Space.Changed(); changed {
+		p.until = 0
+	}
+	if k.kept() {
+		p.changed = math.MaxInt64
+		if at, ok := c.Space.Changed(); ok {
+			p.changed = at
+		}
+	}
+	o.parts = []part{p}
+	o.slot = slotOf(p.key)
+	if o.given = !at.IsZero(); o.given {
+		o.now = s.given(at, slices.Values([]*spillgate.Space{c.Space}))
+	} else {
+		o.now = s.now()
+	}
+	return o
+}
+
+// settled waits for a correction that was sent, and carries it out here if its
+// state was written under another limit.
+func (s *Store) settled(w *wait, o *op) error {
+	for range maxRounds {
+		if err := w.for1(o); err != nil {
+			return err
+		}
+		if o.letter == 'A' {
+			return nil
+		}
+		if o.letter == 'C' && o.fresh {
+			p := &o.parts[0]
+			from, _ := o.raws[0].(string)
+			after := o.fix.Apply(p.sp.Settled(p.before.s, p.m, o.now), o.now)
+			r := replacement{from: from, given: o.given, now: o.now}
+			if after != (spillgate.State{}) {
+				var b []byte
+				b, r.until = appendState(nil, after, p.m, o.now, int64(p.ttl))
+				r.to = string(b)
+			}
+			if r.to == r.from {
+				return nil
+			}
+			o.replace = []replacement{r}
+		} else {
+			o.replace = nil
+		}
+		l, err := s.laneOf(w.ctx, o)
+		if err != nil {
+			return err
+		}
+		if !o.given {
+			o.now = s.now()
+		}
+		o.expect(s)
+		l.submit(o)
+	}
+	return fmt.Errorf("redisstore: %w: %d rounds, and each time somebody was faster", spillgate.ErrUnavailable, maxRounds)
+}
