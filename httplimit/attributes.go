@@ -42,9 +42,7 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 		addr := a.addr()
 		return addr.AppendTo(dst), addr.IsValid()
 	case policy.Method:
-		// As sent: methods are case-sensitive (RFC 9110, 9.1), and "post" is
-		// not what a router serves as POST.
-		return append(dst, r.Method...), r.Method != ""
+		return appendMethod(dst, r), r.Method != ""
 	case policy.Path:
 		return appendPath(dst, r.URL), r.URL != nil
 	case policy.Host:

@@ -12,7 +12,9 @@ type Kind uint8
 const (
 	// ClientIP is the client's address; text in any form netip reads.
 	ClientIP Kind = iota
-	// Method is the request's method, upper case.
+	// Method is the request's method as it was sent. Where some program may
+	// serve the request as one of another method, by a field that says so, that
+	// follows after a NUL: rules speak of both, as with a path's readings.
 	Method
 	// Path is the request's path in the form of [AppendPath].
 	Path
@@ -50,6 +52,9 @@ var kindNames = [kinds]string{
 
 // named reports whether attributes of kind k carry a name of their own.
 func (k Kind) named() bool { return k >= Header && k <= Own }
+
+// read reports whether a value of kind k may have several readings.
+func (k Kind) read() bool { return k == Path || k == Method }
 
 // Claimed reports whether the value is whatever the client says it is. A rule
 // with such a part in its key is walked around with a new value each time.

@@ -25,7 +25,8 @@ type index struct {
 // A probe looks for one attribute's literals.
 type probe struct {
 	slot   int
-	path   bool // has readings, and segments
+	path   bool // has segments
+	reads  bool // has readings
 	exact  literals
 	within literals // whole segments of a path from its front, or labels of a host from its end
 }
@@ -132,7 +133,7 @@ func newIndex(rules []rule) index {
 			if !ok {
 				at = len(x.probes)
 				probes[best[0].attr] = at
-				x.probes = append(x.probes, probe{slot: slot, path: best[0].attr.Kind == Path})
+				x.probes = append(x.probes, probe{slot: slot, path: best[0].attr.Kind == Path, reads: best[0].attr.Kind.read()})
 			}
 			for _, l := range best {
 				if l.within {
@@ -166,7 +167,7 @@ func (x *index) find(r *request) []uint64 {
 		if !ok {
 			continue
 		}
-		for p.path { // every reading but the last
+		for p.reads { // every reading but the last
 			end := bytes.IndexByte(v, readingsEnd)
 			if end < 0 {
 				break

@@ -180,7 +180,7 @@ func (r *request) pick(p *Part) (a *Attribute, v []byte, addr netip.Addr) {
 		if !ok {
 			continue
 		}
-		if a.Kind == Path && bytes.IndexByte(v, readingsEnd) >= 0 {
+		if a.Kind.read() && bytes.IndexByte(v, readingsEnd) >= 0 {
 			v = append(v[:0], readingsEnd) // else each reading would be another key
 		}
 		if p.Trim {

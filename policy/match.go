@@ -154,14 +154,14 @@ func misspelt(v string) string {
 	return ""
 }
 
-// holds reports whether the request meets c. A path meets it if any of its
+// holds reports whether the request meets c. A path or a method meets it if any of its
 // readings does, or, where all is asked for, only if every one does.
 func (c *condition) holds(r *request, all bool) bool {
 	switch c.attr.Kind {
 	case ClientIP:
 		a := r.address()
 		return (len(c.want) == 0 || contains(c.want, a)) && !contains(c.unwanted, a)
-	case Path:
+	case Path, Method:
 		v, ok := r.known(c)
 		if !ok {
 			return len(c.want) == 0
