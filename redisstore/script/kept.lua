@@ -231,17 +231,19 @@ keeps = function()
 	return {
 		ask = function(k, q, kept)
 			local o = get(k, q)
-			if o.wrong then
-				return 'X'
-			elseif o.slots ~= (q.kind == 7 or q.kind == 17) then
-				return 'C'
-			end
+			local clash = o.wrong and 'X' or o.slots ~= (q.kind == 7 or q.kind == 17) and 'C'
 			if q.kind > 10 then
-				correct(o, q)
-				return 1
+				if not clash then
+					correct(o, q)
+				end
+				return clash or 1
 			end
 			local r = {o = o, q = q, tally = {0, -1, 0, -1, 0, 0, 0, 0}}
 			kept[#kept + 1] = r
+			if clash then
+				r.clash = true
+				return clash
+			end
 			judge(r)
 			if r.units then
 				o.pending = o.pending + r.units
@@ -257,7 +259,7 @@ keeps = function()
 			end
 			for i = 1, #kept do
 				local r = kept[i]
-				if not taken and (r.q.trial or r.units) then
+				if not taken and not r.clash and (r.q.trial or r.units) then
 					judge(r)
 				elseif taken and r.units and r.units > 0 then
 					local o = r.o
