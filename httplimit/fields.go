@@ -108,7 +108,7 @@ func flat(o *policy.Outcome) bool {
 // It is never reused: a response's header may outlive the request.
 type fields struct {
 	values [3]string
-	text   [176]byte // enough for three rules; more go elsewhere
+	text   [160]byte // enough for three rules; more go elsewhere
 }
 
 // set writes the fields about ts into h, beside those of another middleware:

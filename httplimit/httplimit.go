@@ -170,10 +170,19 @@ type policed struct {
 }
 
 // carried is what an admitted request takes along: the context in which its
-// handler runs, the verdict and the text of its fields, in one object.
+// handler runs, the verdict, the text of its fields and the request with that
+// context, in one object.
 type carried struct {
 	policy.Carrier
-	fields fields
+	fields  fields
+	request http.Request
+}
+
+// with returns r in the context c, without a copy of its own: WithContext's
+// stays on the stack.
+func (c *carried) with(r *http.Request) *http.Request {
+	c.request = *r.WithContext(c)
+	return &c.request
 }
 
 func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -226,7 +235,7 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.headers == Always {
 		p.tellOn(&c.fields, w, r, &c.Verdict)
 	}
-	p.serve(w, r.WithContext(c), &c.Verdict, call)
+	p.serve(w, c.with(r), &c.Verdict, call)
 }
 
 // tellOn tells of v in an answer that is not a refusal.
