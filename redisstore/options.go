@@ -22,6 +22,9 @@ const DefaultPrefix = "sg1:"
 // DefaultFlights is how many calls to one server are under way at once.
 const DefaultFlights = 2
 
+// DefaultRemember is for how long a refusal is remembered at most: a second.
+const DefaultRemember = time.Second
+
 type options struct {
 	prefix   string
 	budget   time.Duration
@@ -46,14 +49,21 @@ func Budget(d time.Duration) Option { return func(o *options) { o.budget = d } }
 // the next one.
 func Flights(n int) Option { return func(o *options) { o.flights = n } }
 
+// Remember is for how long at most a refusal is remembered, in place of
+// [DefaultRemember]: until then, or until it is time to come back, a key that
+// was refused is refused again without a round trip. 0 remembers nothing.
+func Remember(d time.Duration) Option { return func(o *options) { o.remember = d } }
+
 func optionsOf(opts []Option) (options, error) {
-	o := options{prefix: DefaultPrefix, budget: DefaultBudget, flights: DefaultFlights}
+	o := options{prefix: DefaultPrefix, budget: DefaultBudget, flights: DefaultFlights, remember: DefaultRemember}
 	for _, f := range opts {
 		f(&o)
 	}
 	switch {
 	case o.budget <= 0:
 		return o, fmt.Errorf("redisstore: %w: budget %s: must be above 0", ErrOption, o.budget)
+	case o.remember < 0:
+		return o, fmt.Errorf("redisstore: %w: remember %s: must not be negative", ErrOption, o.remember)
 	case o.flights < 1:
 		return o, fmt.Errorf("redisstore: %w: flights %d: must be at least 1", ErrOption, o.flights)
 	case o.prefix == "":

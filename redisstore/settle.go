@@ -32,6 +32,9 @@ func (s *Store) Settle(ctx context.Context, at time.Time, cs []spillgate.Correct
 		if o == nil {
 			continue
 		}
+		if cs[i].Delta < 0 {
+			s.refusals.forget(refusedKey{cs[i].Space, cs[i].Key})
+		}
 		l, err := s.laneOf(ctx, o)
 		if err == nil && l.breaker.open.Load() {
 			err = errOpen

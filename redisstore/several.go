@@ -39,6 +39,7 @@ func (s *Store) takeSlots(w *wait, o *op) error {
 			return errs[failed]
 		}
 	}
+	o.passes = true // nobody remembers it: each slot knows its part alone
 	for _, sub := range subs {
 		for i := range sub.charges {
 			o.out[sub.index[i]] = sub.out[i]

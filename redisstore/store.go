@@ -84,8 +84,10 @@ func (s *Store) Close() error {
 
 // now returns what the server's clock shows, as far as can be known here: not
 // less, if it runs as this one does.
-func (s *Store) now() spillgate.Instant {
-	return spillgate.Instant(int64(time.Since(s.base)) + s.offset.Load())
+func (s *Store) now() spillgate.Instant { return s.nowAt(time.Now()) }
+
+func (s *Store) nowAt(at time.Time) spillgate.Instant {
+	return spillgate.Instant(int64(at.Sub(s.base)) + s.offset.Load())
 }
 
 // saw takes note of the server's time in the reply to what was sent then.
@@ -225,6 +227,9 @@ func (s *Store) Take(ctx context.Context, at time.Time, cs []spillgate.Charge, o
 	if len(cs) == 0 {
 		return nil
 	}
+	if len(cs) == 1 && at.IsZero() && s.refusedOne(&cs[0], &out[0]) {
+		return nil
+	}
 	r, err := newRequest(cs, s.key)
 	if err != nil {
 		return err
@@ -247,6 +252,11 @@ func (s *Store) Take(ctx context.Context, at time.Time, cs []spillgate.Charge, o
 		copy(out, o.out)
 		return nil
 	}
+	if !o.given && len(cs) > 1 && s.refusedBefore(o) {
+		copy(out, o.out)
+		return nil
+	}
+	sent := time.Now()
 	w := s.newWait(ctx)
 	defer w.stop()
 	if s.conn.Slots() && !o.oneSlot() {
@@ -257,6 +267,7 @@ func (s *Store) Take(ctx context.Context, at time.Time, cs []spillgate.Charge, o
 	if err != nil {
 		return err
 	}
+	s.remember(o, sent)
 	copy(out, o.out)
 	return nil
 }
