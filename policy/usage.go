@@ -115,7 +115,7 @@ func (p *Policy) WithUsage(list []Usage) (*Policy, error) {
 			break
 		}
 		m := u.compile(bad)
-		if !slices.ContainsFunc(p.plain, func(r Rule) bool { return r.unit() == m.unit }) {
+		if m.unit != Requests && m.unit != Bytes && !slices.ContainsFunc(p.plain, func(r Rule) bool { return r.unit() == m.unit && !r.Deny && !r.Exempt }) {
 			bad("unit", fmt.Errorf("no rule counts %s, so this would limit nothing; add a rule with unit: %s", m.unit, m.unit))
 		}
 		out.metered = append(out.metered, m)
@@ -186,6 +186,10 @@ func (u *Usage) format(bad func(field string, err error)) (answer, request *usag
 			bad("format", fmt.Errorf("%s has its own paths; remove one of them", u.Format))
 		}
 		return answer, request
+	}
+	if len(u.Paths) == 0 {
+		bad("format", fmt.Errorf("missing: say how requests and answers speak, %s, or the paths of another", strings.Join(usage.Names, " or ")))
+		return nil, nil
 	}
 	paths := make([][]string, len(usage.Quantities))
 	for _, word := range slices.Sorted(maps.Keys(u.Paths)) {

@@ -53,7 +53,8 @@ func TestUsageThatIsRefused(t *testing.T) {
 		usage       Usage
 		field, want string
 	}{
-		{Usage{}, "format", "neither input nor output"},
+		{Usage{}, "format", "missing"},
+		{Usage{Paths: map[string][]string{"cached": {"a"}}}, "format", "neither input nor output"},
 		{Usage{Format: "OpenAI"}, "format", "want openai or anthropic"},
 		{Usage{Format: "openai", Paths: map[string][]string{"input": {"a"}}}, "format", "has its own paths"},
 		{Usage{Paths: map[string][]string{"in": {"a"}}}, "format", "want paths under input"},

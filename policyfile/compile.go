@@ -22,7 +22,7 @@ func (d *decoder) file(root *yaml.Node, f *File) {
 	switch {
 	case !ok:
 	case m.values["rules"] != nil:
-		f.Policy = d.compile(&doc)
+		f.Policy = d.usage(d.compile(&doc), &doc)
 		beyond := d.beyondGateway(&doc)
 		if f.ForGateway {
 			d.report(beyond...)

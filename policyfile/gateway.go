@@ -58,6 +58,14 @@ func (d *decoder) beyondGateway(doc *document) (errs []*Error) {
 			}
 		}
 	}
+	for i := range doc.usage {
+		for _, c := range doc.usage[i].Match {
+			if !offered(c.Attribute.Kind) {
+				errs = append(errs, d.beyond(condition(doc.usagePlaces[i].at("match"), c.Attribute),
+					fmt.Sprintf("match: the gateway knows no %s, so this says nothing about a request", c.Attribute)))
+			}
+		}
+	}
 	return errs
 }
 

@@ -19,6 +19,9 @@ type document struct {
 	places []mapping // of the rules
 	tests  []*Test
 	off    bool // nobody is refused
+
+	usage       []policy.Usage
+	usagePlaces []mapping
 }
 
 var documentForm = form[document]{
@@ -48,6 +51,7 @@ var documentForm = form[document]{
 			},
 		},
 		enforceField,
+		usageField,
 	},
 	hint: func(key string) string {
 		switch {

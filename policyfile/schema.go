@@ -37,6 +37,7 @@ func Schema() []byte {
 		},
 	}
 	heldSchemas(root["$defs"].(schema))
+	usageSchemas(root["$defs"].(schema))
 	out, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
 		return nil // maps of strings and numbers always marshal

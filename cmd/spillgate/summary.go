@@ -61,6 +61,12 @@ func summarise(w io.Writer, path string, f *policyfile.File) error {
 			}
 		}
 	}
+	for i, line := range usageText(f.Policy) {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
 	if f.ForGateway {
 		b.WriteByte('\n')
 		for _, line := range serverText(&f.Server) {
@@ -221,6 +227,7 @@ func warnings(f *policyfile.File) (out []string) {
 	}
 	out = append(out, answerWarnings(f)...)
 	out = append(out, lanesOnWord(f.Policy.Rules())...)
+	out = append(out, usageWarnings(f)...)
 	var beyond policyfile.Errors
 	if errors.As(f.BeyondGateway(), &beyond) {
 		out = append(out, fmt.Sprintf("for a program, not for spillgate serve: line %d: %s", beyond[0].Line, beyond[0].Msg))
@@ -241,6 +248,7 @@ type checked struct {
 	OK       bool           `json:"ok"`
 	Enforce  string         `json:"enforce,omitempty"`
 	Rules    []checkedRule  `json:"rules,omitempty"`
+	Usage    []checkedUsage `json:"usage,omitempty"`
 	Server   *checkedServer `json:"server,omitempty"`
 	Tests    []checkedTest  `json:"tests,omitempty"`
 	Warnings []string       `json:"warnings,omitempty"`
@@ -323,6 +331,7 @@ func checkJSON(w io.Writer, path string) error {
 		for i := range f.Policy.Rules() {
 			out.Rules = append(out.Rules, ruleJSON(&f.Policy.Rules()[i]))
 		}
+		out.Usage = usageJSON(f.Policy)
 		if f.ForGateway {
 			out.Server = serverJSON(&f.Server)
 		}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spillgate/spillgate/policy"
+	"github.com/spillgate/spillgate/policyfile"
+)
+
+// usageText says for people how calls are paid for, two lines each.
+func usageText(p *policy.Policy) (lines []string) {
+	for i := range p.Usage() {
+		u := &p.Usage()[i]
+		lines = append(lines,
+			fmt.Sprintf("usage of %s: %s, as answers say (%s)", cmp.Or(u.Unit, policy.Tokens), requests(u.Match), formatText(u)),
+			fmt.Sprintf("  reserves %s for the request and %s for the answer%s; errors are %s",
+				cmp.Or(u.Input, policy.DefaultInput), cmp.Or(u.Output, policy.DefaultOutput), weightsText(u), errorsWord(u)))
+	}
+	return lines
+}
+
+func formatText(u *policy.Usage) string {
+	if u.Format != "" {
+		return u.Format
+	}
+	var parts []string
+	for _, word := range slices.Sorted(maps.Keys(u.Paths)) {
+		parts = append(parts, word+" "+strings.Join(u.Paths[word], " + "))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func weightsText(u *policy.Usage) string {
+	var parts []string
+	for _, word := range slices.Sorted(maps.Keys(u.Weights)) {
+		parts = append(parts, fmt.Sprintf("%s %d%%", word, u.Weights[word]))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ", weighing " + strings.Join(parts, ", ")
+}
+
+func errorsWord(u *policy.Usage) string {
+	if u.Keep {
+		return "charged"
+	}
+	return "free"
+}
+
+// usageWarnings names rules of the gateway that count what nobody tells it of.
+func usageWarnings(f *policyfile.File) (out []string) {
+	if !f.ForGateway {
+		return nil
+	}
+	for i := range f.Policy.Rules() {
+		r := &f.Policy.Rules()[i]
+		if r.Unit != policy.Tokens || r.Cost > 1 || len(r.Prices) > 0 || slices.ContainsFunc(f.Policy.Usage(), func(u policy.Usage) bool { return cmp.Or(u.Unit, policy.Tokens) == r.Unit }) {
+			continue
+		}
+		out = append(out, fmt.Sprintf("rule %q counts tokens, but no usage says how many a call has: each request costs 1", r.Name))
+	}
+	return out
+}
+
+// checkedUsage is a usage as `check --json` prints it.
+type checkedUsage struct {
+	Source  string              `json:"source"`
+	Match   map[string][]string `json:"match"`
+	Unit    string              `json:"unit"`
+	Format  string              `json:"format,omitempty"`
+	Paths   map[string][]string `json:"paths,omitempty"`
+	Input   string              `json:"input"`
+	Output  string              `json:"output"`
+	Weights map[string]string   `json:"weights,omitempty"`
+	Errors  string              `json:"errors"`
+	Read    int64               `json:"read"`
+}
+
+func usageJSON(p *policy.Policy) (out []checkedUsage) {
+	for i := range p.Usage() {
+		u := &p.Usage()[i]
+		c := checkedUsage{
+			Source: u.Source, Match: conditions(u.Match), Unit: cmp.Or(u.Unit, policy.Tokens), Format: u.Format, Paths: u.Paths,
+			Input: cmp.Or(u.Input, policy.DefaultInput), Output: cmp.Or(u.Output, policy.DefaultOutput), Errors: errorsWord(u),
+			Read: cmp.Or(u.Read, policy.DefaultRead),
+		}
+		for word, n := range u.Weights {
+			if c.Weights == nil {
+				c.Weights = make(map[string]string)
+			}
+			c.Weights[word] = fmt.Sprintf("%d%%", n)
+		}
+		out = append(out, c)
+	}
+	return out
+}
