@@ -72,6 +72,9 @@ type lines struct {
 type lineKey struct {
 	rule int32
 	key  spillgate.Key
+	// keep is that of a [Lane]: who may take of what is kept does not stand
+	// behind who may not.
+	keep int64
 }
 
 // A line is a list of those who wait, in order of arrival.
@@ -197,7 +200,7 @@ func (e *Engine) standBehind(s *scratch, h *held) (i int, wait time.Duration, be
 		if r.Delay.Most == 0 || c.N == 0 || c.Trial || c.Need > 0 {
 			continue
 		}
-		q := l.of[lineKey{int32(s.index[i]), c.Key}]
+		q := l.of[lineKey{int32(s.index[i]), c.Key, c.Keep}]
 		if q == nil || h.place != nil && q.first == h.place {
 			continue
 		}
@@ -275,7 +278,7 @@ func (e *Engine) stand(s *scratch, h *held, o *Outcome, wait time.Duration) bool
 	h.wait = wait
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := lineKey{o.index, o.key}
+	key := lineKey{o.index, o.key, o.keep}
 	q := l.of[key]
 	if h.place != nil && h.place.line == q {
 		q.due = now.Add(wait)
@@ -421,14 +424,22 @@ func (p *place) wake() {
 	}
 }
 
-// returned wakes the first in line for what o gave back.
+// returned wakes the first in line, of each lane, for what o gave back.
 func (l *lines) returned(o *Outcome) {
 	if l.busy.Load() == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if q := l.of[lineKey{o.index, o.key}]; q != nil {
-		q.first.wake()
+	wake := func(keep int64) {
+		if q := l.of[lineKey{o.index, o.key, keep}]; q != nil {
+			q.first.wake()
+		}
+	}
+	wake(0)
+	for i := range o.Rule.Lanes {
+		if kept := o.Rule.Lanes[i].Kept(o.Rule.Limit); kept > 0 {
+			wake(kept)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -211,4 +212,47 @@ func TestLaneOnWord(t *testing.T) {
 			t.Errorf("%v: %q, want %q", tt.match, got, tt.want)
 		}
 	}
+}
+
+// TestHeldRequestsOfLanes: who may take what is kept does not stand in line
+// behind those who may not.
+func TestHeldRequestsOfLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := delayed(t, "1/s burst 2", 10*time.Second, 0)
+		r.Lanes = []Lane{{Match: on(t, "user", "paid")}, {Keep: 1}}
+		c := newCrowd(t, r)
+		c.come("a", "x")
+		c.come("b", "x")
+		c.come("c", "x")
+		c.come("best", "paid")
+		c.come("next", "paid")
+		c.want("a passes at 0s", "best passes at 0s", "next passes at 1s", "b passes at 3s", "c passes at 4s")
+	})
+}
+
+// A slot that comes back wakes those of every lane.
+func TestSlotsWakeAllLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := delayed(t, "2 at once", 10*time.Second, 0)
+		r.Lanes = []Lane{{Match: on(t, "user", "paid")}, {Keep: 1}}
+		c := newCrowd(t, r)
+		_, first := c.come("a", "x")
+		_, second := c.come("b", "paid")
+		c.come("low", "x")
+		c.come("best", "paid")
+		after(40 * time.Millisecond)
+		second.Done()
+		synctest.Wait()
+		after(time.Millisecond)
+		first.Done()
+		synctest.Wait()
+		c.mu.Lock()
+		log := strings.Join(c.log, ", ")
+		c.mu.Unlock()
+		if log != "a passes at 0s, b passes at 0s, best passes at 40ms" {
+			t.Error(log)
+		}
+		after(20 * time.Second)
+		c.wg.Wait()
+	})
 }

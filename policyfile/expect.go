@@ -35,7 +35,7 @@ type expectation struct {
 }
 
 // ruleKeys are the keys of an expectation whose values are rules.
-var ruleKeys = []string{"denied", "would_deny", "peeked", "rules"}
+var ruleKeys = []string{"denied", "would_deny", "peeked", "exempt", "rules"}
 
 var expectForm = form[expectation]{
 	what:    "an expectation",
@@ -70,6 +70,7 @@ var expectForm = form[expectation]{
 		},
 		ruleField("would_deny", "The rules that would refuse, and spare this key: these and no others."),
 		ruleField("peeked", "The rules that are asked and not charged: these and no others."),
+		ruleField("exempt", "The rule by which the request is exempt, the first if there are several; [] for none."),
 		ruleField("rules", "The rules that apply: these and no others."),
 	},
 }
@@ -186,6 +187,9 @@ func verdictAnswer(v *policy.Verdict) answer {
 // asks for, in the policy's order.
 func rulesOf(key string, v *policy.Verdict) []string {
 	out := []string{}
+	if x := v.Exempt(); key == "exempt" && x != nil {
+		out = append(out, x.Name)
+	}
 	for i := range v.Len() {
 		o := v.Outcome(i)
 		if key == "rules" || key == "denied" && o.Refuses() || key == "peeked" && o.Peeked ||
@@ -268,7 +272,7 @@ func sameNames(a, b []string) bool {
 }
 
 func names(key string, rules []string) string {
-	what := map[string]string{"denied": "denied by ", "would_deny": "would be denied by ", "peeked": "peeked by ", "rules": "applies: "}[key]
+	what := map[string]string{"denied": "denied by ", "would_deny": "would be denied by ", "peeked": "peeked by ", "exempt": "exempt by ", "rules": "applies: "}[key]
 	if len(rules) == 0 {
 		return what + "no rule"
 	}
@@ -300,6 +304,9 @@ func describeVerdict(v *policy.Verdict) string {
 	switch verdictAnswer(v) {
 	case allowed:
 		s := "allowed"
+		if x := v.Exempt(); x != nil {
+			s += ", exempt by " + x.Name
+		}
 		if d := v.Delay(); d > 0 {
 			s += " after a delay of " + elapsed(d)
 		}
@@ -366,7 +373,7 @@ func expectationOf(v *policy.Verdict, wanted func(key string) bool) string {
 			add("remaining", "{"+strings.Join(left, ", ")+"}")
 		}
 	}
-	for _, key := range []string{"would_deny", "peeked", "rules"} {
+	for _, key := range []string{"would_deny", "peeked", "exempt", "rules"} {
 		if got := rulesOf(key, v); wanted(key) && (len(got) > 0 || key == "rules") {
 			add(key, flowNames(got))
 		}
