@@ -70,7 +70,9 @@ func TestDenialsAllocateNothing(t *testing.T) {
 		"flood":                 {testRule(t, "r", "1/h burst 1", "user"), true},
 		"flood without a limit": {deny, true},
 	} {
-		tt.rule.MaxKeys = 64
+		if !tt.rule.Deny {
+			tt.rule.MaxKeys = 64
+		}
 		e := testEngine(t, tt.rule)
 		s := &stranger{}
 		var attrs Attributes = s

@@ -14,7 +14,7 @@ import (
 // TestExplainSaysWhatDecideDoes holds explanations of random requests against
 // the verdicts on them.
 func TestExplainSaysWhatDecideDoes(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		rules := randomPolicy(t, r).plain
 		for i := range rules {
@@ -24,7 +24,9 @@ func TestExplainSaysWhatDecideDoes(t *testing.T) {
 			if len(rules[i].Key) == 0 && r.IntN(2) == 0 {
 				rules[i].Key = testRule(t, "k", "", pick(r, []string{"client.ip", "tenant", "user else tenant", "host"})).Key
 			}
-			rules[i].Missing = pick(r, []Missing{Share, Share, Share, Skip, Skip, Refuse})
+			if len(rules[i].Key) > 0 {
+				rules[i].Missing = pick(r, []Missing{Share, Share, Share, Skip, Skip, Refuse})
+			}
 			if r.IntN(200) == 0 {
 				rules[i].Deny, rules[i].Limit = true, spillgate.Limit{}
 			}
@@ -34,7 +36,7 @@ func TestExplainSaysWhatDecideDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 40 {
+		for range 25 {
 			attrs := randomVisit(r)
 			v := NewEngine(p, spillgate.NewMemory()).Decide(context.Background(), attrs, At(start))
 			checkExplained(t, p, attrs, &v)

@@ -240,6 +240,7 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 			bad("key", errors.New("a part without attributes"))
 		}
 	}
+	r.unused(bad)
 	limit := r.Limit
 	if r.Group != "" {
 		if err := checkName(r.Group); err != nil {
@@ -462,22 +463,32 @@ func (m Match) covers(o Match, budget *int) bool {
 	return *budget >= 0
 }
 
+// subset reports whether whoever has one of the values of, and none that
+// begins with "!", surely meets the values in.
 func subset(of, in []string, budget *int) bool {
-	for _, v := range of {
-		found := false
-		for _, w := range in {
-			if *budget--; *budget < 0 {
-				return false
-			}
-			if found = v == w && !strings.HasPrefix(v, "!"); found {
-				break
-			}
-		}
-		if !found {
+	unwanted := func(v string) bool { return strings.HasPrefix(v, "!") }
+	has := func(all []string, v string) bool {
+		*budget -= len(all)
+		return *budget >= 0 && slices.Contains(all, v)
+	}
+	wants := false
+	for _, v := range in {
+		if !unwanted(v) {
+			wants = true
+		} else if !has(of, v) {
 			return false
 		}
 	}
-	return true
+	some := false
+	for _, v := range of {
+		if unwanted(v) {
+			continue
+		}
+		if some = true; wants && !has(in, v) {
+			return false
+		}
+	}
+	return some || !wants
 }
 
 // Table returns the options of the rule's space, defaults filled in.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/policy"
@@ -30,6 +31,9 @@ func (d *decoder) file(root *yaml.Node, f *File) {
 		f.beyond = sorted(beyond)
 		f.Tests = doc.tests
 		d.settleTests(&doc, f)
+		if len(d.errs) == 0 {
+			f.Warnings = d.warnings(root, &doc, f)
+		}
 	case !m.strange: // else a key that is not known may be meant so
 		d.fail(root, `list at least one rule under "rules:"`, "no rules: the file would limit nothing")
 	}
@@ -80,6 +84,7 @@ func (d *decoder) ruleError(wrong *policy.RuleError, doc *document) {
 	m, r := &doc.places[wrong.Index], &doc.rules[wrong.Index]
 	at, fix := m.at(wrong.Field), ""
 	switch {
+	case strings.HasSuffix(wrong.Err.Error(), "; remove it"):
 	case wrong.Field == "ttl":
 		at, fix = m.at("ttl", "limit"), "add ttl: 30d, or write a rate above 0"
 	case wrong.Entry > 0:
@@ -121,7 +126,7 @@ func (doc *document) free(name string) string {
 
 // probe reports what is wrong with one value of a rule, by itself.
 func probe(set func(r *policy.Rule)) error {
-	r := policy.Rule{Name: "probe", Deny: true}
+	r := policy.Rule{Name: "probe", Limit: spillgate.Limit{Rate: 1, Period: time.Second, Burst: 1}}
 	set(&r)
 	_, err := policy.Compile([]policy.Rule{r})
 	var wrong *policy.RuleError

@@ -25,6 +25,9 @@ type File struct {
 	// Tests are the scenarios of the file; Run runs one. Programs that only
 	// decide have no use for them.
 	Tests []*Test
+	// Warnings are what the file says and can hardly mean, in the order of
+	// their places.
+	Warnings []Warning
 
 	beyond Errors
 }

@@ -58,9 +58,9 @@ rules:
     max_keys: 1024
     at_cap: make_room
     ttl: 10m
-  - {name: shut, deny: true, missing: skip, on_fault: open, at_cap: overflow, enforce: 0}
+  - {name: shut, key: host, deny: true, missing: skip, on_fault: local, at_cap: overflow, enforce: 0}
   - {name: plain, limit: unlimited, deny: false, tell: false}
-  - {name: everybody, limit: 10/s, key: client.ip}
+  - {name: everybody, limit: 10/s, key: client.ip, on_fault: open}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -86,11 +86,11 @@ rules:
 		Answer:  &policy.Answer{Status: 503, Header: map[string]string{"X-Why": "busy"}, Type: "application/json", Body: `{"e": 1}`},
 		MaxKeys: 1024, AtCap: spillgate.MakeRoom, TTL: 10 * time.Minute, Source: "limits.yaml:13",
 	}, {
-		Name: "shut", Deny: true, Missing: policy.Skip, OnFault: policy.Open, Spare: 100, Source: "limits.yaml:31",
+		Name: "shut", Key: []policy.Part{{Attributes: []policy.Attribute{attribute(t, "host")}}}, Deny: true, Missing: policy.Skip, Spare: 100, Source: "limits.yaml:31",
 	}, {
 		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:32",
 	}, {
-		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, Source: "limits.yaml:33",
+		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, OnFault: policy.Open, Source: "limits.yaml:33",
 		Key: []policy.Part{{Attributes: []policy.Attribute{attribute(t, "client.ip")}}},
 	}}
 	for i, got := range f.Policy.Rules() {

@@ -16,6 +16,7 @@ func Schema() []byte {
 	rule := ruleForm.asSchema()
 	rule["required"] = []string{"name"}
 	rule["oneOf"] = ruleSorts()
+	rule["allOf"] = unusedBeside()
 	client := clientIPForm.asSchema()
 	client["required"], client["minProperties"] = clientIPForm.keys(), len(clientIPForm.keys())
 	test := testForm.asSchema()
@@ -43,6 +44,33 @@ func Schema() []byte {
 		return nil // maps of strings and numbers always marshal
 	}
 	return append(out, '\n')
+}
+
+// unusedBeside are the keys that have no effect beside others.
+func unusedBeside() []any {
+	const no = false
+	table := schema{"max_keys": false, "at_cap": schema{"const": "overflow"}}
+	with := func(more schema) schema {
+		for k, v := range table {
+			more[k] = v
+		}
+		return schema{"properties": more}
+	}
+	counting := schema{"failures": no, "ttl": no, "on_fault": schema{"const": "local"}}
+	denies := schema{"unit": no, "cost": no, "tell": schema{"const": false}}
+	for k, v := range counting {
+		denies[k] = v
+	}
+	has := func(key, value any) schema {
+		return schema{"required": []any{key}, "properties": schema{key.(string): schema{"const": value}}}
+	}
+	return []any{
+		schema{"if": has("deny", true), "then": with(denies)},
+		schema{"if": has("limit", "unlimited"), "then": with(counting)},
+		schema{"if": schema{"not": schema{"required": []string{"key"}}}, "then": with(schema{
+			"missing": schema{"const": "share"}, "enforce": schema{"enum": []int{0, 100}},
+		})},
+	}
 }
 
 // asSchema returns the schema of a mapping.

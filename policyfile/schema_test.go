@@ -74,7 +74,7 @@ func TestSchemaWordsAreTaken(t *testing.T) {
 	for key, p := range readSchema(t).Defs["rule"].Properties {
 		for _, value := range append(p.Enum, p.Examples...) {
 			tried++
-			rule := map[string]string{"name": "a", "limit": "10/s"}
+			rule := map[string]string{"name": "a", "limit": "10/s", "key": "user"}
 			rule[key] = value
 			companion := map[string]string{"name": "b", "limit": "10/s", "key": "client.ip"}
 			text, err := json.Marshal(map[string]any{"rules": []any{rule, companion}})

@@ -87,14 +87,3 @@ func lanesJSON(r *policy.Rule) (out []checkedLane) {
 	}
 	return out
 }
-
-// lanesOnWord warns of lanes that are open to whoever claims the right thing.
-func lanesOnWord(rules []policy.Rule) (out []string) {
-	for i := range rules {
-		if lane, claimed, ok := rules[i].LaneOnWord(); ok {
-			out = append(out, fmt.Sprintf("rule %s, lane %d: the client chooses its %s, so whoever wants to takes what is kept for others; ask for what is proven (client.ip, or what a program says), or for what a proxy of yours sets",
-				rules[i].Name, lane, claimed))
-		}
-	}
-	return out
-}

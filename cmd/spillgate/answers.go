@@ -145,23 +145,6 @@ func heldJSON(r *policy.Rule) (out checkedHeld) {
 	return out
 }
 
-// answerWarnings returns what of the answers is allowed, and dangerous.
-func answerWarnings(f *policyfile.File) (out []string) {
-	rules := f.Policy.Rules()
-	for i := range rules {
-		b := rules[i].Backup
-		if b == nil || slices.ContainsFunc(b.Match, func(c policy.Condition) bool { return !c.Attribute.Kind.Claimed() }) {
-			continue
-		}
-		who := "everybody"
-		if len(b.Match) > 0 {
-			who = fmt.Sprintf("whoever claims the right %s", b.Match[0].Attribute)
-		}
-		out = append(out, fmt.Sprintf("rule %q sends %s to its backup without a limit: add a rule keyed by client.ip, without a backup, that is wide enough for both", rules[i].Name, who))
-	}
-	return out
-}
-
 // checkedTold is what a server part says of what clients are told.
 type checkedTold struct {
 	FingerprintKeyFile string               `json:"fingerprint_key_file,omitempty"`

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +49,8 @@ func parse(path string) (f *policyfile.File, data []byte, err error) {
 }
 
 func checkCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, strict bool
+	var allow []string
 	cmd := &cobra.Command{
 		Use:   "check POLICY.yaml",
 		Short: "Say what a policy file means, or everything that is wrong with it",
@@ -55,25 +58,84 @@ func checkCommand() *cobra.Command {
 file:line:column with the line and the fix. With --json each key of a rule is a
 value of its own, also those that the file leaves out.
 
-Exit codes: 0 the file is right; 1 it has errors; 2 it can't be read.`,
-		Example: "  spillgate check limits.yaml\n  spillgate check --json limits.yaml | jq .rules",
-		Args:    onePolicy,
+What a file can hardly mean is a warning: rules that never decide, bursts of many
+times the rate, keys that anybody makes up. With --strict a warning fails the check,
+unless its code is among those of --allow. The codes stand in brackets.
+
+Exit codes: 0 the file is right; 1 it has errors, or, with --strict, warnings; 2 it
+can't be read.`,
+		Example: `  spillgate check limits.yaml
+  spillgate check --json limits.yaml | jq .rules
+  spillgate check --strict --allow burst limits.yaml`,
+		Args: onePolicy,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !asJSON {
-				f, err := load(args[0], false, cmd.ErrOrStderr())
-				if err != nil {
-					return err
-				}
-				if err := summarise(cmd.OutOrStdout(), args[0], f); err != nil {
-					return &exitError{exitUsage, err}
-				}
-				return nil
+			if !strict && len(allow) > 0 {
+				return &exitError{exitUsage, errors.New("--allow is for --strict: without it a warning fails nothing")}
 			}
-			return checkJSON(cmd.OutOrStdout(), args[0])
+			for _, code := range allow {
+				if known := policyfile.WarningCodes(); !slices.Contains(known, code) {
+					return &exitError{exitUsage, fmt.Errorf("--allow %s: no such code; known are %s", code, strings.Join(known, ", "))}
+				}
+			}
+			var f *policyfile.File
+			var err error
+			if asJSON {
+				f, err = checkJSON(cmd.OutOrStdout(), args[0])
+			} else {
+				f, err = checkText(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
+			}
+			if err != nil || !strict {
+				return err
+			}
+			return accepted(f, allow)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for programs")
+	cmd.Flags().BoolVar(&strict, "strict", false, "fail if there is a warning")
+	cmd.Flags().StringSliceVar(&allow, "allow", nil, "codes of warnings that do not fail --strict, such as burst")
 	return cmd
+}
+
+// checkText says for people what a file means.
+func checkText(stdout, stderr io.Writer, path string) (*policyfile.File, error) {
+	f, err := load(path, false, stderr)
+	if err != nil {
+		return nil, err
+	}
+	if err := summarise(stdout, path, f); err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	_, data, err := parse(path)
+	if err != nil {
+		return nil, err
+	}
+	var all policyfile.Errors
+	for _, w := range f.Warnings {
+		e := w.Error
+		e.Msg = fmt.Sprintf("warning: %s [%s]", w.Msg, w.Code)
+		all = append(all, &e)
+	}
+	if len(all) > 0 {
+		fmt.Fprintln(stdout)
+	}
+	if err := all.Report(stdout, data); err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return f, nil
+}
+
+// accepted fails if a file has warnings that are not allowed.
+func accepted(f *policyfile.File, allow []string) error {
+	n := 0
+	for _, w := range f.Warnings {
+		if !slices.Contains(allow, w.Code) {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return &exitError{exitPolicy, fmt.Errorf("%s: %s, and --strict allows none", f.Name, plural(n, "warning"))}
 }
 
 // onePolicy wants exactly one argument.

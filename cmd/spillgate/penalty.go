@@ -18,21 +18,6 @@ func penaltyText(r *policy.Rule) string {
 	return s
 }
 
-// penaltyWarning says that callers can have others blocked, "" if they can't.
-func penaltyWarning(r *policy.Rule) string {
-	if r.Penalty == (policy.Penalty{}) {
-		return ""
-	}
-	for _, part := range r.Key {
-		for _, a := range part.Attributes {
-			if a.Kind.Claimed() {
-				return fmt.Sprintf("rule %q has a penalty and is keyed by %s, which the client chooses: whoever sends another's value has the other blocked", r.Name, a)
-			}
-		}
-	}
-	return ""
-}
-
 type checkedPenalty struct {
 	After  int64  `json:"after"`
 	Within string `json:"within"`

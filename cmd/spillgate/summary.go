@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spillgate/spillgate"
-	"github.com/spillgate/spillgate/clientip"
 	"github.com/spillgate/spillgate/httplimit"
 	"github.com/spillgate/spillgate/policy"
 	"github.com/spillgate/spillgate/policyfile"
@@ -73,11 +72,9 @@ func summarise(w io.Writer, path string, f *policyfile.File) error {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
 	}
-	for i, warning := range warnings(f) {
-		if i == 0 {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "  warning: %s\n", warning)
+	var beyond policyfile.Errors
+	if !f.ForGateway && errors.As(f.BeyondGateway(), &beyond) {
+		fmt.Fprintf(&b, "\n  for a program, not for spillgate serve: line %d: %s\n", beyond[0].Line, beyond[0].Msg)
 	}
 	_, err := w.Write(b.Bytes())
 	return err
@@ -215,26 +212,6 @@ func serverText(s *policyfile.Server) []string {
 	return append(lines, "state: "+s.State)
 }
 
-// warnings returns what is allowed, and dangerous.
-func warnings(f *policyfile.File) (out []string) {
-	if slices.Contains(f.Server.ClientIP.Trusted, clientip.Any) {
-		out = append(out, `client_ip trusts "any": whoever reaches this server past its proxies can claim to be any client, and so has no limit by client.ip`)
-	}
-	for i := range f.Policy.Rules() {
-		if w := penaltyWarning(&f.Policy.Rules()[i]); w != "" {
-			out = append(out, w)
-		}
-	}
-	out = append(out, answerWarnings(f)...)
-	out = append(out, lanesOnWord(f.Policy.Rules())...)
-	out = append(out, usageWarnings(f)...)
-	var beyond policyfile.Errors
-	if errors.As(f.BeyondGateway(), &beyond) {
-		out = append(out, fmt.Sprintf("for a program, not for spillgate serve: line %d: %s", beyond[0].Line, beyond[0].Msg))
-	}
-	return out
-}
-
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -244,15 +221,17 @@ func plural(n int, what string) string {
 
 // checked is what `check --json` prints. Its words are those of a policy file.
 type checked struct {
-	File     string         `json:"file"`
-	OK       bool           `json:"ok"`
-	Enforce  string         `json:"enforce,omitempty"`
-	Rules    []checkedRule  `json:"rules,omitempty"`
-	Usage    []checkedUsage `json:"usage,omitempty"`
-	Server   *checkedServer `json:"server,omitempty"`
-	Tests    []checkedTest  `json:"tests,omitempty"`
-	Warnings []string       `json:"warnings,omitempty"`
-	Errors   []checkedError `json:"errors,omitempty"`
+	File    string         `json:"file"`
+	OK      bool           `json:"ok"`
+	Enforce string         `json:"enforce,omitempty"`
+	Rules   []checkedRule  `json:"rules,omitempty"`
+	Usage   []checkedUsage `json:"usage,omitempty"`
+	Server  *checkedServer `json:"server,omitempty"`
+	Tests   []checkedTest  `json:"tests,omitempty"`
+	// BeyondGateway is what only a program knows, in a file without a server.
+	BeyondGateway []checkedError   `json:"beyond_gateway,omitempty"`
+	Warnings      []checkedWarning `json:"warnings,omitempty"`
+	Errors        []checkedError   `json:"errors,omitempty"`
 }
 
 type checkedRule struct {
@@ -314,7 +293,12 @@ type checkedError struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-func checkJSON(w io.Writer, path string) error {
+type checkedWarning struct {
+	Code string `json:"code"`
+	checkedError
+}
+
+func checkJSON(w io.Writer, path string) (*policyfile.File, error) {
 	out := checked{File: path, OK: true}
 	f, _, err := parse(path)
 	var errs policyfile.Errors
@@ -325,7 +309,7 @@ func checkJSON(w io.Writer, path string) error {
 			out.Errors = append(out.Errors, checkedError{e.Line, e.Column, e.Msg, e.Fix})
 		}
 	case err != nil:
-		return err
+		return nil, err
 	default:
 		out.Enforce = map[bool]string{true: "on", false: "off"}[f.Policy.Enforced()]
 		for i := range f.Policy.Rules() {
@@ -338,18 +322,25 @@ func checkJSON(w io.Writer, path string) error {
 		for _, t := range f.Tests {
 			out.Tests = append(out.Tests, checkedTest{t.Name, t.Source})
 		}
-		out.Warnings = warnings(f)
+		if errors.As(f.BeyondGateway(), &errs) {
+			for _, e := range errs {
+				out.BeyondGateway = append(out.BeyondGateway, checkedError{e.Line, e.Column, e.Msg, e.Fix})
+			}
+		}
+		for _, w := range f.Warnings {
+			out.Warnings = append(out.Warnings, checkedWarning{w.Code, checkedError{w.Line, w.Column, w.Msg, w.Fix}})
+		}
 	}
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(out); err != nil {
-		return &exitError{exitUsage, err}
+		return nil, &exitError{exitUsage, err}
 	}
 	if !out.OK {
-		return &exitError{exitPolicy, nil}
+		return nil, &exitError{exitPolicy, nil}
 	}
-	return nil
+	return f, nil
 }
 
 func ruleJSON(r *policy.Rule) checkedRule {

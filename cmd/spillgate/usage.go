@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spillgate/spillgate/policy"
-	"github.com/spillgate/spillgate/policyfile"
 )
 
 // usageText says for people how calls are paid for, two lines each.
@@ -50,21 +49,6 @@ func errorsWord(u *policy.Usage) string {
 		return "charged"
 	}
 	return "free"
-}
-
-// usageWarnings names rules of the gateway that count what nobody tells it of.
-func usageWarnings(f *policyfile.File) (out []string) {
-	if !f.ForGateway {
-		return nil
-	}
-	for i := range f.Policy.Rules() {
-		r := &f.Policy.Rules()[i]
-		if r.Unit != policy.Tokens || r.Cost > 1 || len(r.Prices) > 0 || slices.ContainsFunc(f.Policy.Usage(), func(u policy.Usage) bool { return cmp.Or(u.Unit, policy.Tokens) == r.Unit }) {
-			continue
-		}
-		out = append(out, fmt.Sprintf("rule %q counts tokens, but no usage says how many a call has: each request costs 1", r.Name))
-	}
-	return out
 }
 
 // checkedUsage is a usage as `check --json` prints it.

@@ -1,0 +1,285 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spillgate/spillgate"
+)
+
+// A Warning tells what a rule can hardly mean. Such a rule is carried out as it
+// stands.
+type Warning struct {
+	Index int    // of the rule, from 0
+	Entry int    // of a list in Field, from 1; 0 if it is none
+	Name  string // of the rule
+	Field string // as written in a policy file: "match", "key", ...
+	// Code names the kind of warning, for programs: "unreachable", "burst",
+	// "user-agent", "path-key", "penalty-key", "open-backup",
+	// "claimed-lane", "repeated".
+	Code string
+	Text string // what is odd, and why
+	Fix  string // what to write instead
+}
+
+// Warnings returns what is odd about p, in the order of the rules. Rules that
+// are switched off are passed over.
+func (p *Policy) Warnings() []Warning {
+	w := &warner{p: p, budget: maxComparisons}
+	for i := range p.rules {
+		if r := &p.rules[i]; !r.Disabled && (r.Exempt || r.deniesAll()) {
+			w.first = append(w.first, i)
+		}
+	}
+	for i := range p.rules {
+		if r := &p.rules[i]; !r.Disabled {
+			w.at, w.r = i, r
+			w.unreachable()
+			w.burst()
+			w.key()
+			w.backup()
+			w.lanes()
+			w.repeated()
+		}
+	}
+	return w.out
+}
+
+// warner looks at one rule after the other.
+type warner struct {
+	p      *Policy
+	at     int
+	r      *rule
+	first  []int // rules that exempt or deny, whatever others say
+	budget int   // of comparisons of rules
+	out    []Warning
+}
+
+func (w *warner) warn(code, field, fix, format string, args ...any) {
+	w.out = append(w.out, Warning{Index: w.at, Name: w.r.Name, Field: field, Code: code, Text: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+// unreachable warns of rules that can't match, can't charge, or never decide.
+func (w *warner) unreachable() {
+	const code = "unreachable"
+	for i := range w.r.match {
+		if c := &w.r.match[i]; c.impossible() {
+			w.warn(code, "match", "remove the value with ! or the one that it excludes", "no request fits: each %s that is wanted is also excluded", c.attr)
+			return
+		}
+	}
+	if len(w.r.Peek) > 0 && !w.r.Peek.odd() && w.r.Peek.covers(w.r.Match, &w.budget) {
+		w.warn(code, "peek", "make peek narrower than match, or remove it", "every request that fits match fits peek too, so the rule charges nobody")
+		return
+	}
+	for _, i := range w.first {
+		o := &w.p.rules[i]
+		switch {
+		case i == w.at:
+		case o.Exempt && (o.Group == "" && !w.r.Deny || o.Group != "" && o.Group == w.r.Group) && !w.r.Exempt &&
+			!o.Match.odd() && o.Match.covers(w.r.Match, &w.budget):
+			w.warn(code, "match", "narrow the match of "+o.Name+", or remove this rule", "every request that fits is exempt, by %s, so the rule charges nobody", o.Name)
+			return
+		case o.deniesAll() && len(w.r.Peek) == 0 && !w.r.Exempt && (!w.r.Deny || i < w.at) && o.Match.covers(w.r.Match, &w.budget):
+			w.warn(code, "match", "narrow the match of "+o.Name+", or remove this rule", "%s denies every request that fits, so this rule is never asked", o.Name)
+			return
+		}
+	}
+}
+
+// deniesAll reports whether r refuses each request that matches, whoever it is:
+// nobody is spared, or exempt.
+func (r *rule) deniesAll() bool {
+	return r.Deny && r.Spare == 0 && r.Group == "" && len(r.Peek) == 0 && (len(r.Key) == 0 || r.Missing != Skip)
+}
+
+// odd reports whether a request may have several readings under m: then what
+// needs all of them and what needs one differ.
+func (m Match) odd() bool {
+	return slices.ContainsFunc(m, func(c Condition) bool { return c.Attribute.Kind == Path })
+}
+
+// impossible reports whether c can't hold.
+func (c *condition) impossible() bool {
+	if len(c.want) == 0 {
+		return false
+	}
+	for i := range c.want {
+		if !slices.ContainsFunc(c.unwanted, func(u pattern) bool { return u.includes(&c.want[i], c.attr.Kind) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// includes reports whether all that meets q surely meets p.
+func (p *pattern) includes(q *pattern, k Kind) bool {
+	switch {
+	case k == ClientIP:
+		return p.prefix.Bits() <= q.prefix.Bits() && p.prefix.Contains(q.prefix.Addr())
+	case !q.globs:
+		return meets([]pattern{*p}, k, []byte(q.text))
+	case p.under:
+		return q.under && (q.text == p.text || strings.HasPrefix(q.text, p.text+"/"))
+	}
+	return *p == *q || k != Path && p.text == "*"
+}
+
+// burst warns of bursts that are many times what the rate earns.
+func (w *warner) burst() {
+	l := w.r.Limit
+	if w.r.Deny || w.r.Exempt || l.Algorithm != spillgate.Bucket || l.Rate == 0 || l.Burst/2 < l.Rate || l.Burst == 2*l.Rate {
+		return
+	}
+	if l.Rate == 1 && l.Burst <= 10 {
+		return // one each so long, and a few tries: as it is written
+	}
+	less := l
+	less.Burst = 2 * l.Rate
+	w.warn("burst", "limit", fmt.Sprintf("write %s, or make the period longer if so many are meant at once", less),
+		"the burst is %d at once, which the rate earns in %s: a caller that was idle gets %d within the first %s, not %d",
+		l.Burst, l.Earn(l.Burst).Round(time.Millisecond), l.Burst+l.Rate, period(l.Period), l.Rate)
+}
+
+// key warns of keys that hardly tell callers apart, or tell too many.
+func (w *warner) key() {
+	r := w.r
+	if r.Deny || r.Exempt || r.Spare == 100 || r.Limit.Algorithm == spillgate.Unlimited {
+		return
+	}
+	agent := func(a Attribute) bool { return a == Attribute{Kind: Header, Name: "user-agent"} }
+	path := func(a Attribute) bool { return a.Kind == Path }
+	if len(r.Key) > 0 && !slices.ContainsFunc(r.Key, func(p Part) bool { return !only(p, agent) }) {
+		w.warn("user-agent", "key", "write client.ip",
+			"everybody with the same browser shares one limit, and whoever sends another text as User-Agent has a new one")
+	}
+	if i := slices.IndexFunc(r.Key, func(p Part) bool { return slices.ContainsFunc(p.Attributes, path) }); i >= 0 && !r.Match.fixes(Path) && !w.bounded() {
+		w.warn("path-key", "key", "remove path and name the paths under match, use route, or add a rule without path in its key",
+			"each path is a limit of its own, so whoever asks for another path has a new one, and paths that nobody serves fill the table")
+	}
+	if r.Penalty != (Penalty{}) {
+		if claimed, ok := r.claimed(); ok {
+			w.warn("penalty-key", "penalty", "key the rule by client.ip, or by what a program says",
+				"the rule has a penalty and is keyed by %s, which the client chooses: whoever sends another's value has the other blocked", claimed)
+		}
+	}
+}
+
+// backup warns of backups that anybody reaches, at any rate.
+func (w *warner) backup() {
+	b := w.r.Backup
+	if b == nil || slices.ContainsFunc(b.Match, func(c Condition) bool { return !c.Attribute.Kind.Claimed() }) {
+		return
+	}
+	who := "everybody"
+	if len(b.Match) > 0 {
+		who = fmt.Sprintf("whoever claims the right %s", b.Match[0].Attribute)
+	}
+	w.warn("open-backup", "backup", "add a rule keyed by client.ip, without a backup, that is wide enough for both",
+		"the rule sends %s to its backup without a limit", who)
+}
+
+// lanes warns of lanes that are open to whoever claims the right thing.
+func (w *warner) lanes() {
+	if lane, claimed, ok := w.r.LaneOnWord(); ok {
+		w.warn("claimed-lane", "lanes", "ask for what is proven (client.ip, or what a program says), or for what a proxy of yours sets",
+			"the client chooses its %s, so whoever wants to takes what is kept for others", claimed)
+		w.out[len(w.out)-1].Entry = lane
+	}
+}
+
+// only reports whether all attributes of p are such.
+func only(p Part, such func(Attribute) bool) bool {
+	return !slices.ContainsFunc(p.Attributes, func(a Attribute) bool { return !such(a) })
+}
+
+// fixes reports whether m leaves a few values of an attribute only.
+func (m Match) fixes(k Kind) bool {
+	return slices.ContainsFunc(m, func(c Condition) bool {
+		return c.Attribute.Kind == k && !slices.ContainsFunc(c.Values, func(v string) bool { return strings.ContainsAny(v, "*!") })
+	})
+}
+
+// bounded reports whether another rule limits the same requests by what is in
+// the key besides the path, or less.
+func (w *warner) bounded() bool {
+	for i := range w.p.rules {
+		o := &w.p.rules[i]
+		w.budget--
+		if i == w.at || w.budget < 0 || o.Disabled || o.Deny || o.Exempt || o.Spare != 0 || len(o.Failures) > 0 || len(o.Peek) > 0 || o.Limit.Algorithm == spillgate.Unlimited {
+			continue
+		}
+		beside := !slices.ContainsFunc(o.Key, func(p Part) bool {
+			return slices.ContainsFunc(p.Attributes, func(a Attribute) bool { return a.Kind == Path }) ||
+				!slices.ContainsFunc(w.r.Key, func(q Part) bool { return slices.Equal(p.Attributes, q.Attributes) })
+		})
+		if (beside || o.companion()) && o.Match.covers(w.r.Match, &w.budget) {
+			return true
+		}
+	}
+	return false
+}
+
+// repeated warns of a rule that says what another says.
+func (w *warner) repeated() {
+	if w.r.Exempt {
+		return
+	}
+	for i := range w.p.rules[:w.at] {
+		o := &w.p.rules[i]
+		w.budget--
+		if w.budget < 0 {
+			return
+		}
+		if o.Disabled || o.Limit != w.r.Limit || len(o.Key) != len(w.r.Key) || len(o.Match) != len(w.r.Match) ||
+			!reflect.DeepEqual(o.essence(), w.r.essence()) {
+			continue
+		}
+		w.warn("repeated", "name", "remove one of them", "says what %s says", o.Name)
+		return
+	}
+}
+
+// essence is what a rule does, whatever it is called and however it says so.
+func (r *Rule) essence() Rule {
+	e := *r
+	e.Name, e.Source, e.Answer, e.Tell = "", "", nil, false
+	return e
+}
+
+// unused reports fields that have no effect beside others.
+func (r *Rule) unused(bad func(field string, err error)) {
+	type field struct {
+		name  string
+		there bool
+	}
+	none := func(why string, fields ...field) {
+		for _, f := range fields {
+			if f.there {
+				bad(f.name, errors.New(why+"; remove it"))
+			}
+		}
+	}
+	table := []field{{"max_keys", r.MaxKeys != 0}, {"at_cap", r.AtCap != spillgate.Overflow}}
+	counting := []field{{"failures", len(r.Failures) > 0}, {"on_fault", r.OnFault != Local}, {"ttl", r.TTL != 0}}
+	switch {
+	case r.Exempt: // see checkExempt
+	case r.Deny:
+		none("a rule that denies counts nothing, so this has no effect", append(append(counting, table...),
+			field{"unit", r.Unit != ""}, field{"cost", r.Cost != 0}, field{"tell", r.Tell})...)
+	case r.Limit.Algorithm == spillgate.Unlimited:
+		none("unlimited keeps no account of callers, so this has no effect", append(counting, table...)...)
+	case len(r.Key) == 0:
+		none("a rule without a key has one caller for all, so this has no effect", table...)
+	}
+	if len(r.Key) == 0 && !r.Exempt {
+		none("a rule without a key misses no part of it, so this has no effect", field{"missing", r.Missing != Share})
+		if r.Spare > 0 && r.Spare < 100 {
+			bad("enforce", fmt.Errorf("%d percent of the keys, but a rule without a key has one for all: write 0 or 100, or say under key what tells callers apart", 100-r.Spare))
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package policyfile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spillgate/spillgate/clientip"
+	"github.com/spillgate/spillgate/policy"
+	"go.yaml.in/yaml/v4"
+)
+
+// A Warning is what a file says and can hardly mean. The file is carried out as
+// it stands.
+type Warning struct {
+	// Code names the kind of warning, for programs: those of
+	// [policy.Warning], "any-proxy" and "failures".
+	Code string
+	// Error is the place, what is odd and why, and what to write instead.
+	Error
+}
+
+// WarningCodes are the codes that a [Warning] may have.
+func WarningCodes() []string {
+	return []string{"any-proxy", "burst", "claimed-lane", "failures", "open-backup", "path-key", "penalty-key", "repeated", "unreachable", "untold-tokens", "user-agent"}
+}
+
+// warnings returns what is odd about a file without errors.
+func (d *decoder) warnings(root *yaml.Node, doc *document, f *File) (out []Warning) {
+	add := func(code string, at *yaml.Node, msg, fix string) {
+		out = append(out, Warning{code, *d.src.errorAt(at.Line, at.Column, msg, fix)})
+	}
+	if slices.Contains(f.Server.ClientIP.Trusted, clientip.Any) {
+		at := under(under(under(root, "server"), "client_ip"), "trusted")
+		for i := range f.Server.ClientIP.Trusted {
+			if f.Server.ClientIP.Trusted[i] == clientip.Any {
+				at = entry(at, i)
+				break
+			}
+		}
+		add("any-proxy", at, `client_ip trusts "any": whoever reaches this server past its proxies can claim to be any client, and so has no limit by client.ip`,
+			"name the proxies' own networks, if somebody can")
+	}
+	for _, w := range f.Policy.Warnings() {
+		m := &doc.places[w.Index]
+		at := m.at(w.Field, "name")
+		if w.Entry > 0 {
+			at = entry(at, w.Entry-1)
+		}
+		add(w.Code, target(at), w.Field+": "+w.Text, w.Fix)
+	}
+	for i := range doc.rules {
+		if r := &doc.rules[i]; f.ForGateway && !r.Disabled && len(r.Failures) > 0 && !slices.ContainsFunc(r.Failures, httpOutcome) {
+			add("failures", target(doc.places[i].at("failures")), fmt.Sprintf("failures: the gateway knows statuses only, so no request ends in %s, and the rule counts only those whose client goes away", strings.Join(r.Failures, " or ")),
+				"name statuses, such as 401")
+		}
+	}
+	for i := range doc.rules {
+		r := &doc.rules[i]
+		counts := func(u policy.Usage) bool { return cmp.Or(u.Unit, policy.Tokens) == r.Unit }
+		if f.ForGateway && !r.Disabled && r.Unit == policy.Tokens && r.Cost <= 1 && len(r.Prices) == 0 && !slices.ContainsFunc(f.Policy.Usage(), counts) {
+			add("untold-tokens", target(doc.places[i].at("unit")), "unit: the rule counts tokens, but no usage says how many a call has: each request costs 1",
+				"add usage at the top of the file, or a cost")
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Warning) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	})
+	return out
+}
+
+// httpOutcome reports whether a request over HTTP can end so.
+func httpOutcome(outcome string) bool {
+	return outcome != "error" && !slices.Contains(codes, outcome)
+}

@@ -1,0 +1,72 @@
+package policyfile
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestWarnings finds each kind of warning at its place. The manual's table has
+// all of them.
+func TestWarnings(t *testing.T) {
+	f, err := Parse("x", []byte(`server: {client_ip: {trusted: [private, any], from: x-forwarded-for}}
+rules:
+  - {name: agent, key: header.user-agent, limit: 10/s}
+  - {name: paths, match: {method: GET}, limit: 10/s, backup: {upstream: "http://127.0.0.1:9"}}
+  - {name: burst, key: client.ip, limit: 10/s burst 100, failures: 5xx}
+  - {name: never, match: &m {client.ip: [10.1.0.0/16, "!10.0.0.0/8"]}, limit: 1/s}
+  - {name: nor, match: *m, limit: 2/s}
+  - {name: codes, failures: [UNAVAILABLE, error], limit: 1/s, key: client.ip}
+  - {name: visitor, key: client.ip, limit: 10/s}
+  - {name: again, key: client.ip, limit: 10/s}
+  - {name: lanes, key: client.ip, limit: 10/s burst 20, lanes: [{match: {client.ip: 10.0.0.0/8}, keep: 0}, {match: {header.x-plan: paid}, keep: 1}, {keep: 30%}]}
+  - {name: llm, unit: tokens, key: client.ip, limit: 100/s}
+  - {name: token, key: header.x-token, limit: 1/s, penalty: {after: 1, within: 1m, block: 1h}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	codes := map[string]bool{}
+	for _, w := range f.Warnings {
+		got = append(got, fmt.Sprintf("%d:%d %s", w.Line, w.Column, w.Code))
+		codes[w.Code] = true
+		if w.File != "x" || w.Msg == "" || w.Fix == "" {
+			t.Errorf("half a warning: %+v", w)
+		}
+	}
+	want := []string{
+		"1:41 any-proxy", "3:24 user-agent", "4:62 open-backup", "5:42 burst", "6:26 unreachable", "6:26 unreachable",
+		"8:29 failures", "10:12 repeated", "11:108 claimed-lane", "12:23 untold-tokens", "13:61 penalty-key",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	f, err = Parse("x", []byte("rules: [{name: paths, key: path, limit: 10/s}]"))
+	if err != nil || len(f.Warnings) != 1 || f.Warnings[0].Column != 28 {
+		t.Fatalf("%v: %+v", err, f.Warnings)
+	}
+	codes[f.Warnings[0].Code] = true
+	rows := regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(string(section(t, "Warnings")), -1)
+	for _, code := range WarningCodes() {
+		if !codes[code] || !slices.ContainsFunc(rows, func(m []string) bool { return m[1] == code }) {
+			t.Errorf("%s: no test or no row in the manual", code)
+		}
+	}
+	if len(rows) != len(WarningCodes()) || len(codes) != len(rows) {
+		t.Errorf("%d rows and %d codes; %d are known", len(rows), len(codes), len(WarningCodes()))
+	}
+}
+
+// section returns a section of the manual.
+func section(t *testing.T, title string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(string(manual(t)), "\n## "+title+"\n")
+	if !ok {
+		t.Fatalf("no section %s", title)
+	}
+	text, _, _ := strings.Cut(rest, "\n## ")
+	return text
+}
