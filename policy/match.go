@@ -72,22 +72,9 @@ func compileMatch(m Match) ([]condition, error) {
 func compilePattern(k Kind, v string) (pattern, error) {
 	switch k {
 	case ClientIP:
-		p, err := netip.ParsePrefix(v)
+		p, err := ParseNetwork(v)
 		if err != nil {
-			a, aerr := netip.ParseAddr(v)
-			if aerr != nil {
-				return pattern{}, fmt.Errorf("value %q: want an address or a network such as 203.0.113.0/24", v)
-			}
-			p = netip.PrefixFrom(a, a.BitLen())
-		}
-		if p.Addr().Is4In6() {
-			if p.Bits() < 96 {
-				return pattern{}, fmt.Errorf("value %q: a network of IPv4 in IPv6 has at least 96 bits; write it as IPv4", v)
-			}
-			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-		}
-		if p != p.Masked() {
-			return pattern{}, fmt.Errorf("value %q: has bits beyond its length; write %s", v, p.Masked())
+			return pattern{}, err
 		}
 		return pattern{prefix: p}, nil
 	case Method:

@@ -1,0 +1,346 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/spillgate/spillgate"
+)
+
+// everyRule is the name under which an override that blocks, and names no
+// rule, refuses. It is the last of a policy's rules, and matches nothing.
+const everyRule = "overrides"
+
+// refusal is how an override blocks beside rules that have limits: a charge
+// that never fits refuses the request, charges it to none, and lets each limit
+// say its wait.
+var refusal, _ = spillgate.Limit{Period: time.Second}.Meter()
+
+// bound is a table of overrides as one engine carries it out.
+type bound struct {
+	*Overrides
+	limits map[limited]otherLimit
+}
+
+// limited names the limit that an override sets for a rule.
+type limited struct {
+	over int32
+	rule int
+}
+
+type otherLimit struct{ meter, share *spillgate.Meter }
+
+// SetOverrides puts o in place of the overrides by which e decides: those of
+// its policy at first, none if o is nil. It is one swap: each request sees one
+// table or the other. o is of e's policy or another one made from it by
+// [Policy.WithOverrides]; otherwise the error wraps [ErrRule].
+//
+// A key whose limit an override changes keeps what it has used, both when the
+// override begins and when it ends. It earns at the old numbers up to its first
+// request under the new ones.
+func (e *Engine) SetOverrides(o *Overrides) error {
+	if o == nil {
+		e.overrides.Store(nil)
+		return nil
+	}
+	if o.of != e.policy.identity() {
+		return fmt.Errorf("policy: %w: overrides of another policy", ErrRule)
+	}
+	e.binding.Lock()
+	defer e.binding.Unlock()
+	b := &bound{o, make(map[limited]otherLimit)}
+	for i := range o.all {
+		over := &o.all[i]
+		if over.Limit == (spillgate.Limit{}) {
+			continue
+		}
+		for rule := nextRule(over.rules, 0); rule >= 0; rule = nextRule(over.rules, rule+1) {
+			l, err := e.otherLimit(rule, over.Limit)
+			if err != nil {
+				return fmt.Errorf("policy: %w", err)
+			}
+			b.limits[limited{int32(i), rule}] = l
+		}
+	}
+	e.overrides.Store(b)
+	return nil
+}
+
+// otherLimit returns the meters of another limit in a rule's space. They are
+// kept, since those that are renewed are new each time; e.binding is locked.
+func (e *Engine) otherLimit(rule int, l spillgate.Limit) (otherLimit, error) {
+	id := madeLimit{rule, l}
+	if made, ok := e.others[id]; ok {
+		return made, nil
+	}
+	m, err := l.Meter()
+	if err == nil {
+		m, err = e.spaces[rule].Joining(m)
+	}
+	if err != nil {
+		return otherLimit{}, err
+	}
+	if e.others == nil {
+		e.others = make(map[madeLimit]otherLimit)
+	}
+	e.others[id] = otherLimit{m, share(l, e.nodes)}
+	return e.others[id], nil
+}
+
+type madeLimit struct {
+	rule  int
+	limit spillgate.Limit
+}
+
+// applied is an override that holds for the request at hand.
+type applied struct {
+	over  int32
+	is    *override
+	told  *Override // what is told: the override, or what its list says of the entry
+	line  int32
+	until int64
+}
+
+// charged is an applied override, and the charge that it stands behind.
+type charged struct {
+	charge int
+	by     *applied
+}
+
+// blocks, exempts and limits say what an override does, on nil nothing.
+func (a *applied) blocks() bool  { return a != nil && a.is.Deny }
+func (a *applied) exempts() bool { return a != nil && a.is.Exempt }
+
+// override finds the overrides that hold for a request. It reports false if
+// one of them blocks it whatever the rules say and for ever, so that nothing
+// is left to ask.
+func (e *Engine) override(v *Verdict, s *scratch) bool {
+	s.over.bound.find(v, s)
+	var by *applied
+	for i := range s.over.applied {
+		if a := &s.over.applied[i]; a.blocks() && a.is.rules == nil && (by == nil || a.until > by.until) {
+			by = a
+		}
+	}
+	if by == nil {
+		return true
+	}
+	rule := len(e.policy.plain)
+	s.key = s.key[:0]
+	s.appendKey(&e.policy.rules[rule].Key[0])
+	return e.block(v, s, rule, e.seed.Key(s.key), by, e.policy.off)
+}
+
+// block makes an override refuse a request in the name of a rule. It reports
+// whether the other rules are still to be asked: for how long, as they may
+// refuse for longer.
+func (e *Engine) block(v *Verdict, s *scratch, rule int, key spillgate.Key, by *applied, trial bool) bool {
+	if by.until != forever || trial {
+		s.over.charges = append(s.over.charges, charged{len(s.charges), by})
+		s.index = append(s.index, rule)
+		s.charges = append(s.charges, spillgate.Charge{
+			Space: e.spaces[len(e.policy.plain)], Key: key, Meter: refusal, Ask: spillgate.Ask{N: 1}, Trial: trial,
+		})
+		return true
+	}
+	d := by.decision(v)
+	e.note(v, &s.request, rule, key, &d, false)
+	v.alone()
+	o := v.add()
+	o.Rule, o.Decision, o.from, o.index, o.key = e.policy.rules[rule].Rule, d, fromNowhere, int32(rule), key
+	o.Override, o.line = by.told, by.line
+	return false
+}
+
+// decision is what an override that blocks says.
+func (a *applied) decision(v *Verdict) spillgate.Decision {
+	d := spillgate.Decision{Reason: spillgate.Blocked, RetryAfter: spillgate.Never, ResetAfter: spillgate.Never}
+	if a.until != forever {
+		wait := time.Duration(a.until - nanoseconds(v.now()))
+		d.RetryAfter, d.ResetAfter = max(wait, 1), max(wait, 1)
+	}
+	return d
+}
+
+// fold makes an outcome that of an override, if one stands behind charge i. An
+// override that blocks has refused by a charge that never fits; what it says
+// is said here.
+func (t *overriding) fold(v *Verdict, s *scratch, o *Outcome, i int) {
+	for _, c := range t.charges {
+		if c.charge != i {
+			continue
+		}
+		o.Override, o.line = c.by.told, c.by.line
+		if c.by.blocks() {
+			o.Decision, o.from, o.charged = c.by.decision(v), fromNowhere, 0
+		} else {
+			o.meter = s.charges[i].Meter
+		}
+	}
+}
+
+// overriding is what a decision has to do with overrides.
+type overriding struct {
+	bound   *bound
+	applied []applied
+	charges []charged
+}
+
+// begin makes t ready for another request, under a table that may be nil.
+func (t *overriding) begin(b *bound) {
+	t.bound, t.applied, t.charges = b, t.applied[:0], t.charges[:0]
+}
+
+// of returns the override that counts for a request and a rule, nil if none
+// does: one that blocks before one that exempts before one with a limit; of
+// those that block the one that ends last, of others the first in the list.
+func (t *overriding) of(rule int) (best *applied) {
+	for i := range t.applied {
+		a := &t.applied[i]
+		if a.is.rules == nil && a.is.Deny || a.is.rules != nil && a.is.rules[rule>>6]&(1<<(rule&63)) == 0 {
+			continue // said already, or of other rules
+		}
+		if best == nil || a.before(best) {
+			best = a
+		}
+	}
+	return best
+}
+
+func (a *applied) before(b *applied) bool {
+	switch {
+	case a.is.Deny != b.is.Deny:
+		return a.is.Deny
+	case a.is.Deny && a.until != b.until:
+		return a.until > b.until
+	case a.is.Exempt != b.is.Exempt:
+		return a.is.Exempt
+	}
+	return a.over < b.over
+}
+
+// find finds the overrides that hold for a request.
+func (b *bound) find(v *Verdict, s *scratch) {
+	now := int64(forever) // not asked for yet
+	if len(b.v4.starts)+len(b.v6.starts) > 0 {
+		if a := s.address(); a.IsValid() {
+			b.chain(v, s, b.network(a), &now)
+		}
+	}
+	for i := range b.values {
+		set := &b.values[i]
+		if a, text, _ := s.pick(&set.part); a != nil {
+			if head, ok := set.heads[string(text)]; ok {
+				b.chain(v, s, head, &now)
+			}
+		}
+	}
+	for _, head := range b.searched {
+		b.chain(v, s, head, &now)
+	}
+}
+
+// network returns the narrowest network that holds an address, -1 if none does.
+func (o *Overrides) network(a netip.Addr) int32 {
+	if a.Is4() {
+		return o.v4.head(addressOf(a))
+	}
+	return o.v6.head(addressOf(a))
+}
+
+// chain adds the overrides of a chain of nodes that hold.
+func (b *bound) chain(v *Verdict, s *scratch, at int32, now *int64) {
+	for ; at >= 0; at = b.nodes[at].next {
+		n := &b.nodes[at]
+		if n.until != forever {
+			if *now == forever {
+				*now = nanoseconds(v.now())
+			}
+			if *now >= n.until {
+				continue
+			}
+		}
+		over := &b.all[n.over]
+		if !s.meets(over.match, !over.Deny) {
+			continue
+		}
+		a := applied{over: n.over, is: over, told: over.Override, line: n.line, until: n.until}
+		if n.own >= 0 {
+			a.told = b.owns[n.own]
+		}
+		s.over.add(a)
+	}
+}
+
+// add adds an override that holds; one that holds by several entries holds as
+// long as the last of them.
+func (t *overriding) add(a applied) {
+	for i := range t.applied {
+		if t.applied[i].over == a.over {
+			if a.until > t.applied[i].until {
+				t.applied[i] = a
+			}
+			return
+		}
+	}
+	t.applied = append(t.applied, a)
+}
+
+// another returns the meter by which a rule charges under an override.
+func (b *bound) another(by *applied, rule int) *spillgate.Meter {
+	return b.limits[limited{by.over, rule}].meter
+}
+
+// foldFault tells the overrides of a request whose store has failed: those
+// that block refuse all the same, and then it reports true.
+func (e *Engine) foldFault(v *Verdict, s *scratch) bool {
+	blocked := false
+	for _, c := range s.over.charges {
+		if g := &s.charges[c.charge]; c.by.blocks() {
+			e.fold(v, s, c.charge, &spillgate.Decision{Reason: spillgate.NeverFits, RetryAfter: spillgate.Never}, fromNowhere)
+			blocked = blocked || !g.Trial
+		}
+	}
+	return blocked
+}
+
+// localMeter returns the meter by which charge i is decided without the store:
+// this engine's part of the rule's limit or of that of an override, which it
+// notes for the charge that local is about to get.
+func (e *Engine) localMeter(s, local *scratch, i int) *spillgate.Meter {
+	for _, c := range s.over.charges {
+		if c.charge == i {
+			local.over.charges = append(local.over.charges, charged{len(local.charges), c.by})
+			return s.over.bound.limits[limited{c.by.over, s.index[i]}].share
+		}
+	}
+	return e.shares[s.index[i]]
+}
+
+// Exemption returns the override by which the request is exempt from rules that
+// match it, the first if there are several, nil if there is none. Rules that it
+// is exempt from do not apply: they are not among the outcomes.
+func (v *Verdict) Exemption() *Override {
+	if v == nil {
+		return nil
+	}
+	return v.exemption
+}
+
+// Line returns the line of the list that names the caller of an override, 0 if
+// no list does.
+func (o *Outcome) Line() int { return int(o.line) }
+
+// Limit returns the limit that o was decided by: the rule's, or that of an
+// override. It is the zero Limit if o is that of a rule without one, or of an
+// override that blocks.
+func (o *Outcome) Limit() spillgate.Limit {
+	switch {
+	case o.Override == nil:
+		return o.Rule.Limit
+	case o.Override.Deny:
+		return spillgate.Limit{}
+	}
+	return o.Override.Limit
+}

@@ -1,0 +1,257 @@
+package policyfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spillgate/spillgate/policy"
+)
+
+// Bounds of a list file.
+const (
+	MaxListSize = 64 << 20 // bytes
+	MaxListLine = 4096     // bytes
+)
+
+// maxListErrors is how many errors of one list are told.
+const maxListErrors = 10
+
+// Lists returns the files of the lists that the overrides name, each once, as
+// they are opened: relative to the folder that the policy file is in.
+func (f *File) Lists() []string {
+	var out []string
+	seen := make(map[string]bool)
+	for i := range f.overrides {
+		if name := f.overrides[i].List; name != "" {
+			if path := f.listPath(name); !seen[path] {
+				seen[path] = true
+				out = append(out, path)
+			}
+		}
+	}
+	return out
+}
+
+func (f *File) listPath(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(f.Name), name)
+}
+
+// ReadLists reads the lists of the overrides, and returns the policy with all
+// that they hold; f is not changed. What is wrong with a list is [Errors],
+// whose places are in the list; a list that can't be read is the file system's
+// error, wrapped.
+func (f *File) ReadLists() (*policy.Policy, error) {
+	overrides := append([]policy.Override(nil), f.overrides...)
+	type source struct{ path, key string }
+	read := make(map[source][]policy.Entry)
+	var all Errors
+	for i := range overrides {
+		o := &overrides[i]
+		if o.List == "" {
+			continue
+		}
+		from := source{f.listPath(o.List), o.Key.String()}
+		entries, ok := read[from]
+		if !ok {
+			data, err := readList(from.path)
+			if err != nil {
+				return nil, fmt.Errorf("policyfile: the list of the override at %s: %w", o.Source, err)
+			}
+			entries, err = ParseList(from.path, data, o.Key)
+			var wrong Errors
+			if errors.As(err, &wrong) {
+				all = append(all, wrong...)
+			}
+			read[from] = entries
+		}
+		o.Entries = entries
+	}
+	if len(all) > 0 {
+		return nil, all
+	}
+	pol, err := f.Policy.WithOverrides(overrides)
+	if err != nil {
+		return nil, fmt.Errorf("policyfile: %w", err)
+	}
+	return pol, nil
+}
+
+// readList reads a file, which must be one: a pipe or a device may never end.
+func readList(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	// One byte more than allowed is enough for ParseList to refuse the file.
+	return io.ReadAll(io.LimitReader(file, MaxListSize+1))
+}
+
+// ParseList reads the text of a list; name stands for it in errors. Each line
+// holds an address or a network, or, if key names another attribute than
+// client.ip, a value of that; # begins a comment. After it may stand
+//
+//	203.0.113.0/24 until=2027-01-31 reason="port scans" owner=ops
+//
+// A value with a blank, a quotation mark or a # is written in quotation marks,
+// as in Go. Lines end with LF or CRLF; the text is UTF-8, with or without a
+// byte order mark. The error is [Errors].
+func ParseList(name string, data []byte, key policy.Part) ([]policy.Entry, error) {
+	l := listReader{name: name, addresses: len(key.Attributes) == 0 || key.Attributes[0].Kind == policy.ClientIP}
+	switch {
+	case len(data) > MaxListSize:
+		l.fail(1, 1, "split it into several", "more than %d MiB", MaxListSize>>20)
+		return nil, l.errs
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		l.fail(1, 1, "save it as UTF-8", "the text is UTF-16")
+		return nil, l.errs
+	}
+	rest := string(bytes.TrimPrefix(data, []byte("\ufeff")))
+	for number := 1; rest != "" && len(l.errs) < maxListErrors; number++ {
+		var line string
+		line, rest, _ = strings.Cut(rest, "\n")
+		l.line(number, strings.TrimSuffix(line, "\r"))
+	}
+	if len(l.errs) > 0 {
+		return nil, l.errs
+	}
+	return l.entries, nil
+}
+
+// listReader reads the lines of a list.
+type listReader struct {
+	name      string
+	addresses bool
+	entries   []policy.Entry
+	errs      Errors
+}
+
+func (l *listReader) fail(line, column int, fix, format string, args ...any) {
+	l.errs = append(l.errs, &Error{File: l.name, Line: line, Column: column, Msg: readable(fmt.Sprintf(format, args...)), Fix: readable(fix)})
+}
+
+// line reads one line, which may say nothing.
+func (l *listReader) line(number int, text string) {
+	if len(text) > MaxListLine {
+		l.fail(number, 1, "write one entry a line", "a line of %d bytes; at most %d", len(text), MaxListLine)
+		return
+	}
+	if !utf8.ValidString(text) {
+		l.fail(number, 1, "save it as UTF-8", "a line that is not UTF-8")
+		return
+	}
+	e := policy.Entry{Line: number}
+	rest := text
+	for first := true; ; first = false {
+		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
+		column := utf8.RuneCountInString(text) - utf8.RuneCountInString(rest) + 1
+		if rest == "" || rest[0] == '#' {
+			if !first && len(l.errs) == 0 {
+				l.entries = append(l.entries, e)
+			}
+			return
+		}
+		word, after, err := listWord(rest)
+		if err != nil {
+			l.fail(number, column, `write it as in "a b", with \" for a quotation mark in it`, "%v", err)
+			return
+		}
+		if first {
+			l.value(&e, word, number, column)
+		} else {
+			l.field(&e, word, number, column)
+		}
+		rest = after
+	}
+}
+
+// value reads what an entry is about.
+func (l *listReader) value(e *policy.Entry, word string, number, column int) {
+	if !l.addresses {
+		if e.Value = word; word == "" {
+			l.fail(number, column, "remove the line", "an empty value")
+		}
+		return
+	}
+	p, err := policy.ParseNetwork(word)
+	if err != nil {
+		msg, fix := advice(plain(err))
+		if fix == "" {
+			fix = "write an address or a network, or # before a comment"
+		}
+		l.fail(number, column, fix, "%s", msg)
+		return
+	}
+	e.Network = p
+}
+
+// field reads what an entry says of itself.
+func (l *listReader) field(e *policy.Entry, word string, number, column int) {
+	name, value, ok := strings.Cut(word, "=")
+	switch {
+	case !ok || value == "":
+		l.fail(number, column, `write until=2027-01-31, reason="…" or owner="…", or # before a comment`, "%.60q after the entry", word)
+	case name == "until":
+		t, err := parseInstant(value)
+		if err != nil {
+			l.fail(number, column, fixInstant(value), "until: want a date such as 2027-01-31, or a time with its zone, not %.60q", value)
+			return
+		}
+		e.Until = t
+	case name == "reason":
+		e.Reason = value
+	case name == "owner":
+		e.Owner = value
+	default:
+		l.fail(number, column, "known are until, reason and owner", "unknown field %.60q", name)
+	}
+}
+
+// listWord cuts the first word off a text. A quotation mark anywhere in it
+// begins a part that may hold blanks.
+func listWord(s string) (word, rest string, err error) {
+	if end := strings.IndexFunc(s, unicode.IsSpace); end < 0 && !strings.ContainsRune(s, '"') {
+		return s, "", nil
+	} else if end >= 0 && !strings.ContainsRune(s[:end], '"') {
+		return s[:end], s[end:], nil
+	}
+	var b strings.Builder
+	for s != "" {
+		if s[0] == '"' {
+			quoted, err := strconv.QuotedPrefix(s)
+			if err != nil {
+				return "", "", errors.New("a quotation mark without its partner, or an escape that Go does not know")
+			}
+			text, err := strconv.Unquote(quoted)
+			if err != nil {
+				return "", "", err
+			}
+			b.WriteString(text)
+			s = s[len(quoted):]
+			continue
+		}
+		c, size := utf8.DecodeRuneInString(s)
+		if unicode.IsSpace(c) {
+			break
+		}
+		b.WriteString(s[:size])
+		s = s[size:]
+	}
+	return b.String(), s, nil
+}
