@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -27,6 +28,11 @@ type Engine struct {
 	lists []*topk.List // who is limited, one a rule; nil if nobody asked for it
 
 	penalties []*penalty // one a rule, nil for those without; nil if none has one
+
+	overrides atomic.Pointer[bound]
+	binding   sync.Mutex // held by SetOverrides
+	others    map[madeLimit]otherLimit
+	nodes     int
 
 	prints fingerprints
 	lines  lines // of those who are held
@@ -101,7 +107,9 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 			e.lists = append(e.lists, topk.New(o.track))
 		}
 	}
+	e.nodes = o.nodes
 	e.addPenalties(before, o.track)
+	_ = e.SetOverrides(p.overrides) // fails if there are too many limits in the process
 	e.scratch.New = func() any {
 		return &scratch{request: request{buf: make([]byte, 0, 256), key: make([]byte, 0, 256)}}
 	}
@@ -146,6 +154,8 @@ type scratch struct {
 	exempt    []int // groups that the request is exempt from
 	charges   []spillgate.Charge
 	decisions []spillgate.Decision
+
+	over overriding
 
 	one  [1]spillgate.Charge // a charge by itself, and what was said of it
 	said [1]spillgate.Decision
@@ -217,6 +227,9 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, attrs Attributes, opts 
 // collect turns the rules that match into charges. It reports false if a rule
 // refuses by itself, so that nothing is left to ask.
 func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
+	if s.over.begin(e.overrides.Load()); s.over.bound != nil && !e.override(v, s) {
+		return false
+	}
 	found, only := e.policy.index.find(&s.request), onlyOf(opts)
 	e.policy.exempts(v, s, found)
 	for i := nextRule(found, 0); i >= 0; i = nextRule(found, i+1) {
@@ -228,6 +241,13 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		if !peeked && !s.meets(r.match, false) {
 			continue
 		}
+		var by *exception
+		if len(s.over.applied) > 0 {
+			if by = s.over.of(i); by.exempts() {
+				v.exempts(by)
+				continue
+			}
+		}
 		s.key = s.key[:0]
 		whole := true
 		for p := range r.Key {
@@ -238,6 +258,12 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		}
 		key := e.seed.Key(s.key)
 		trial := e.policy.off || int(key[1]%100) < r.Spare
+		if by.blocks() && !peeked {
+			if !e.block(v, s, i, key, by, trial) {
+				return false
+			}
+			continue
+		}
 		if !peeked && (r.Deny || !whole && r.Missing == Refuse) {
 			d := spillgate.Decision{Reason: spillgate.NeverFits, RetryAfter: spillgate.Never}
 			e.note(v, &s.request, i, key, &d, trial)
@@ -258,6 +284,9 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		ask := spillgate.Ask{N: n, Keep: r.keep(&s.request)}
 		s.index = append(s.index, i)
 		s.charges = append(s.charges, spillgate.Charge{Space: e.spaces[i], Key: key, Meter: r.meter, Ask: ask, Trial: trial})
+		if by.limits() {
+			s.over.charge(&s.charges[len(s.charges)-1], by, r, i, len(s.charges)-1)
+		}
 		if e.penalties != nil && e.penalties[i] != nil && !peeked && whole && !trial {
 			e.gate(s, i, key)
 		}
@@ -308,6 +337,10 @@ func (e *Engine) fold(v *Verdict, s *scratch, i int, d *spillgate.Decision, from
 	o.Decision = *d // by itself: in one statement with others it is copied twice
 	o.Rule, o.Peeked, o.Trial = e.policy.rules[s.index[i]].Rule, c.N == 0, c.Trial
 	o.index, o.key, o.charged, o.keep, o.from = int32(s.index[i]), c.Key, d.Taken, c.Keep, from
+	if len(s.over.charges) > 0 {
+		s.over.fold(v, s, o, i)
+		d = &o.Decision
+	}
 	if !d.Allowed && !c.Trial {
 		v.Allowed = false
 	}
@@ -323,19 +356,22 @@ func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause e
 	if !errors.Is(cause, spillgate.ErrUnavailable) {
 		v.Fault = fmt.Errorf("%w: %w", spillgate.ErrUnavailable, cause)
 	}
+	if e.foldFault(v, s) {
+		return
+	}
 	local := &scratch{request: s.request}
 	shut := false
 	for i := range s.charges {
 		c, r := s.charges[i], &e.policy.rules[s.index[i]]
 		switch {
 		case c.Need > 0: // who is blocked is not known
+		case c.Meter == refusal: // folded already
 		case r.OnFault == Open || c.Trial:
 			e.fold(v, s, i, &spillgate.Decision{Allowed: true, Reason: spillgate.Granted, Limit: r.meter.Limit().Cap()}, fromNowhere)
 		case r.OnFault == Shut || e.shares[s.index[i]] == nil:
 			shut = true
 		default:
-			c.Meter = e.shares[s.index[i]]
-			c.Keep = r.keepOf(c.Meter, c.Keep)
+			e.localCharge(s, local, i, &c)
 			local.index = append(local.index, s.index[i])
 			local.charges = append(local.charges, c)
 		}

@@ -44,12 +44,13 @@ type Explained struct {
 // conditions that Decide asks.
 func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
 	e := NewEngine(p, spillgate.NewMemory(), Track(0))
-	x := &Explanation{Rules: make([]Explained, len(p.rules))}
+	x := &Explanation{Rules: make([]Explained, len(p.plain))}
 	e.DecideInto(context.Background(), &x.Verdict, attrs, opts...)
 	s := &scratch{}
 	s.begin(attrs, p.slots)
 	p.exempts(&Verdict{}, s, p.index.find(&s.request))
-	for i := range p.rules {
+	e.overriding(&x.Verdict, s)
+	for i := range p.plain {
 		r, at := &p.rules[i], &x.Rules[i]
 		at.Rule = r.Rule
 		if at.Why = r.passedOver(&s.request, &e.prints); at.Why != "" {
@@ -62,6 +63,8 @@ func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
 		case at.Exempts || at.Outcome != nil:
 		case s.spares(r):
 			at.Why = fmt.Sprintf("the request is exempt, by %s", p.exempting(s, r))
+		case s.over.of(i).exempts():
+			at.Why = "the request is exempt, by the override " + s.over.of(i).told.String()
 		default:
 			at.Why = x.Verdict.instead()
 		}

@@ -15,7 +15,7 @@ func walk(p *Policy, attrs Attributes) []string {
 	r := &request{}
 	exempt := map[string]bool{}
 	for _, exempting := range []bool{true, false} {
-		for i := range p.rules {
+		for i := range p.plain {
 			rule := &p.rules[i]
 			r.begin(attrs, p.slots)
 			switch {

@@ -26,12 +26,24 @@ const forever = math.MaxInt64
 // networks finds all networks that hold an address, among very many. Since
 // networks are disjoint or one within the other, the addresses fall into
 // ranges, each of which knows its narrowest network, and each network knows
-// the next wider one. So an address is one binary search and a short chain. It
-// holds no pointers, and is never changed.
+// the next wider one. So an address is one look into a table, a search among the
+// few ranges that this leaves, and a short chain. Nothing in it is a pointer, and
+// it is never changed.
 type networks struct {
 	starts []address // of the ranges, ascending
 	heads  []int32   // the narrowest network of each, -1 for none
+
+	// The upper 64 bits of addresses (of IPv4: all), from the first start to
+	// the last, are cut into parts of 1<<shift each; jumps[i] is the first
+	// range of part i or a later one.
+	four  bool
+	first uint64
+	shift int
+	jumps []int32
 }
+
+// maxJumps is how many parts there are at most.
+const maxJumps = 1 << 16
 
 // address is the 128 bits of an address; IPv4 has the low 32.
 type address struct{ hi, lo uint64 }
@@ -73,19 +85,54 @@ func (a address) last(size, bits int) address {
 
 // head returns the narrowest network that holds a, -1 if none does.
 func (n *networks) head(a address) int32 {
-	from, to := 0, len(n.starts)
+	if len(n.starts) == 0 || a.less(n.starts[0]) {
+		return -1
+	}
+	part := min(n.part(a), uint64(len(n.jumps)-2))
+	from, to := n.jumps[part], n.jumps[part+1]
 	for from < to {
-		mid := int(uint(from+to) >> 1)
+		mid := int32(uint32(from+to) >> 1)
 		if s := &n.starts[mid]; a.less(*s) {
 			to = mid
 		} else {
 			from = mid + 1
 		}
 	}
-	if from == 0 {
-		return -1
-	}
 	return n.heads[from-1]
+}
+
+// part returns the part of an address that is not before the first start. It
+// may be beyond the last part.
+func (n *networks) part(a address) uint64 { return (n.upper(a) - n.first) >> n.shift }
+
+func (n *networks) upper(a address) uint64 {
+	if n.four {
+		return a.lo
+	}
+	return a.hi
+}
+
+// index makes the table.
+func (n *networks) index() {
+	if len(n.starts) == 0 {
+		return
+	}
+	n.first = n.upper(n.starts[0])
+	parts := 1
+	for parts < len(n.starts) && parts < maxJumps {
+		parts *= 2
+	}
+	for n.part(n.starts[len(n.starts)-1]) >= uint64(parts) {
+		n.shift++
+	}
+	n.jumps = make([]int32, parts+1)
+	at := 0
+	for i := range n.jumps {
+		for at < len(n.starts) && n.part(n.starts[at]) < uint64(i) {
+			at++
+		}
+		n.jumps[i] = int32(at)
+	}
 }
 
 // A network of an override, before it has its place.
@@ -151,6 +198,8 @@ func newNetworks(all []network, nodes []node) (networks, []node) {
 	}
 	leave(nil)
 	n.starts, n.heads = slices.Clip(n.starts), slices.Clip(n.heads)
+	n.four = len(all) > 0 && all[0].prefix.Addr().Is4()
+	n.index()
 	return n, nodes
 }
 

@@ -45,6 +45,21 @@ type Override struct {
 	Source string
 }
 
+// String says where o is written, why, and until when.
+func (o *Override) String() string {
+	s := o.Source
+	if s == "" {
+		s = "of the program"
+	}
+	if o.Reason != "" {
+		s += fmt.Sprintf(" (%s)", o.Reason)
+	}
+	if !o.Until.IsZero() {
+		s += ", until " + o.Until.Format(time.RFC3339)
+	}
+	return s
+}
+
 // An Entry is one line of a list.
 type Entry struct {
 	// Network is for lists of client.ip, Value for all others.
@@ -153,7 +168,7 @@ func (p *Policy) WithOverrides(list []Override) (*Policy, error) {
 	if len(list) > MaxOverrides {
 		return nil, fmt.Errorf("policy: %w: %d overrides; at most %d: put what differs by a value alone into a list", ErrRule, len(list), MaxOverrides)
 	}
-	c := overrideCompiler{o: &Overrides{of: p.identity()}, p: p, parts: make(map[string]int)}
+	c := overrideCompiler{o: &Overrides{of: p.base}, p: p, parts: make(map[string]int)}
 	for i := range list {
 		c.add(i, list[i])
 	}
@@ -167,14 +182,6 @@ func (p *Policy) WithOverrides(list []Override) (*Policy, error) {
 	c.o.v6, c.o.nodes = newNetworks(c.v6, c.o.nodes)
 	q.overrides = c.o
 	return &q, nil
-}
-
-// identity is the same for all policies of the same compiled rules.
-func (p *Policy) identity() *Policy {
-	if p.base != nil {
-		return p.base
-	}
-	return p
 }
 
 // overrideCompiler makes overrides ready.
@@ -250,7 +257,7 @@ func (c *overrideCompiler) action(i int, o *override) {
 		c.bad(i, "", 0, errors.New("says nothing; add exempt: true, deny: true, or a limit"))
 		return
 	case n > 1:
-		c.bad(i, "", 0, errors.New("says more than one of exempt, deny and limit; make them overrides of their own"))
+		c.bad(i, "", 0, errors.New("says more than one of exempt, deny and limit; write each as an override of its own"))
 		return
 	}
 	if len(o.Rules)+len(o.Groups) == 0 {
@@ -300,7 +307,7 @@ func (r *Rule) fits(l spillgate.Limit) error {
 	case r.Deny:
 		return fmt.Errorf("rule %q denies, and has no limit that could be another; write exempt: true to let requests pass", r.Name)
 	case l.Algorithm != r.Limit.Algorithm || (l.Calendar == spillgate.NoCalendar) != (r.Limit.Calendar == spillgate.NoCalendar):
-		return fmt.Errorf("%s is of another kind than that of rule %q (%s), so what keys have used could not be told", l, r.Name, r.Limit)
+		return fmt.Errorf("%s is of another kind than that of rule %q (%s), so what keys have used could not be told; write one of that kind", l, r.Name, r.Limit)
 	case l.Validate() != nil:
 		return l.Validate()
 	case l.Cap() == 0:

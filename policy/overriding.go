@@ -17,6 +17,13 @@ const everyRule = "overrides"
 // say its wait.
 var refusal, _ = spillgate.Limit{Period: time.Second}.Meter()
 
+// addEveryRule adds the rule by which overrides refuse that name none. The
+// index does not know it, so no request finds it.
+func (p *Policy) addEveryRule() {
+	r := rule{Rule: &Rule{Name: everyRule, Key: []Part{{Attributes: []Attribute{{Kind: ClientIP}}}}, Deny: true}, meter: refusal}
+	p.rules = append(p.rules, r)
+}
+
 // bound is a table of overrides as one engine carries it out.
 type bound struct {
 	*Overrides
@@ -44,7 +51,7 @@ func (e *Engine) SetOverrides(o *Overrides) error {
 		e.overrides.Store(nil)
 		return nil
 	}
-	if o.of != e.policy.identity() {
+	if o.of != e.policy.base {
 		return fmt.Errorf("policy: %w: overrides of another policy", ErrRule)
 	}
 	e.binding.Lock()
@@ -71,8 +78,8 @@ func (e *Engine) SetOverrides(o *Overrides) error {
 // kept, since those that are renewed are new each time; e.binding is locked.
 func (e *Engine) otherLimit(rule int, l spillgate.Limit) (otherLimit, error) {
 	id := madeLimit{rule, l}
-	if made, ok := e.others[id]; ok {
-		return made, nil
+	if before, ok := e.others[id]; ok {
+		return before, nil
 	}
 	m, err := l.Meter()
 	if err == nil {
@@ -84,8 +91,12 @@ func (e *Engine) otherLimit(rule int, l spillgate.Limit) (otherLimit, error) {
 	if e.others == nil {
 		e.others = make(map[madeLimit]otherLimit)
 	}
-	e.others[id] = otherLimit{m, share(l, e.nodes)}
-	return e.others[id], nil
+	made := otherLimit{m, share(l, e.nodes)}
+	if made.share == nil { // it can't be divided
+		made.share = m
+	}
+	e.others[id] = made
+	return made, nil
 }
 
 type madeLimit struct {
@@ -93,8 +104,8 @@ type madeLimit struct {
 	limit spillgate.Limit
 }
 
-// applied is an override that holds for the request at hand.
-type applied struct {
+// An exception is an override that holds for the request at hand.
+type exception struct {
 	over  int32
 	is    *override
 	told  *Override // what is told: the override, or what its list says of the entry
@@ -105,19 +116,20 @@ type applied struct {
 // charged is an applied override, and the charge that it stands behind.
 type charged struct {
 	charge int
-	by     *applied
+	by     *exception
 }
 
 // blocks, exempts and limits say what an override does, on nil nothing.
-func (a *applied) blocks() bool  { return a != nil && a.is.Deny }
-func (a *applied) exempts() bool { return a != nil && a.is.Exempt }
+func (a *exception) blocks() bool  { return a != nil && a.is.Deny }
+func (a *exception) exempts() bool { return a != nil && a.is.Exempt }
+func (a *exception) limits() bool  { return a != nil && !a.is.Deny && !a.is.Exempt }
 
 // override finds the overrides that hold for a request. It reports false if
 // one of them blocks it whatever the rules say and for ever, so that nothing
 // is left to ask.
 func (e *Engine) override(v *Verdict, s *scratch) bool {
 	s.over.bound.find(v, s)
-	var by *applied
+	var by *exception
 	for i := range s.over.applied {
 		if a := &s.over.applied[i]; a.blocks() && a.is.rules == nil && (by == nil || a.until > by.until) {
 			by = a
@@ -135,7 +147,7 @@ func (e *Engine) override(v *Verdict, s *scratch) bool {
 // block makes an override refuse a request in the name of a rule. It reports
 // whether the other rules are still to be asked: for how long, as they may
 // refuse for longer.
-func (e *Engine) block(v *Verdict, s *scratch, rule int, key spillgate.Key, by *applied, trial bool) bool {
+func (e *Engine) block(v *Verdict, s *scratch, rule int, key spillgate.Key, by *exception, trial bool) bool {
 	if by.until != forever || trial {
 		s.over.charges = append(s.over.charges, charged{len(s.charges), by})
 		s.index = append(s.index, rule)
@@ -154,7 +166,7 @@ func (e *Engine) block(v *Verdict, s *scratch, rule int, key spillgate.Key, by *
 }
 
 // decision is what an override that blocks says.
-func (a *applied) decision(v *Verdict) spillgate.Decision {
+func (a *exception) decision(v *Verdict) spillgate.Decision {
 	d := spillgate.Decision{Reason: spillgate.Blocked, RetryAfter: spillgate.Never, ResetAfter: spillgate.Never}
 	if a.until != forever {
 		wait := time.Duration(a.until - nanoseconds(v.now()))
@@ -183,7 +195,7 @@ func (t *overriding) fold(v *Verdict, s *scratch, o *Outcome, i int) {
 // overriding is what a decision has to do with overrides.
 type overriding struct {
 	bound   *bound
-	applied []applied
+	applied []exception
 	charges []charged
 }
 
@@ -195,7 +207,7 @@ func (t *overriding) begin(b *bound) {
 // of returns the override that counts for a request and a rule, nil if none
 // does: one that blocks before one that exempts before one with a limit; of
 // those that block the one that ends last, of others the first in the list.
-func (t *overriding) of(rule int) (best *applied) {
+func (t *overriding) of(rule int) (best *exception) {
 	for i := range t.applied {
 		a := &t.applied[i]
 		if a.is.rules == nil && a.is.Deny || a.is.rules != nil && a.is.rules[rule>>6]&(1<<(rule&63)) == 0 {
@@ -208,7 +220,7 @@ func (t *overriding) of(rule int) (best *applied) {
 	return best
 }
 
-func (a *applied) before(b *applied) bool {
+func (a *exception) before(b *exception) bool {
 	switch {
 	case a.is.Deny != b.is.Deny:
 		return a.is.Deny
@@ -218,6 +230,20 @@ func (a *applied) before(b *applied) bool {
 		return a.is.Exempt
 	}
 	return a.over < b.over
+}
+
+// overriding finds the overrides that hold for a request that was decided.
+func (e *Engine) overriding(v *Verdict, s *scratch) {
+	if s.over.begin(e.overrides.Load()); s.over.bound != nil {
+		s.over.bound.find(v, s)
+	}
+}
+
+// charge notes that charge i is one of a rule by the limit of an override.
+func (t *overriding) charge(c *spillgate.Charge, by *exception, r *rule, rule, i int) {
+	c.Meter = t.bound.limits[limited{by.over, rule}].meter
+	c.Keep = r.keepOf(c.Meter, c.Keep)
+	t.charges = append(t.charges, charged{i, by})
 }
 
 // find finds the overrides that hold for a request.
@@ -265,7 +291,7 @@ func (b *bound) chain(v *Verdict, s *scratch, at int32, now *int64) {
 		if !s.meets(over.match, !over.Deny) {
 			continue
 		}
-		a := applied{over: n.over, is: over, told: over.Override, line: n.line, until: n.until}
+		a := exception{over: n.over, is: over, told: over.Override, line: n.line, until: n.until}
 		if n.own >= 0 {
 			a.told = b.owns[n.own]
 		}
@@ -275,7 +301,7 @@ func (b *bound) chain(v *Verdict, s *scratch, at int32, now *int64) {
 
 // add adds an override that holds; one that holds by several entries holds as
 // long as the last of them.
-func (t *overriding) add(a applied) {
+func (t *overriding) add(a exception) {
 	for i := range t.applied {
 		if t.applied[i].over == a.over {
 			if a.until > t.applied[i].until {
@@ -285,11 +311,6 @@ func (t *overriding) add(a applied) {
 		}
 	}
 	t.applied = append(t.applied, a)
-}
-
-// another returns the meter by which a rule charges under an override.
-func (b *bound) another(by *applied, rule int) *spillgate.Meter {
-	return b.limits[limited{by.over, rule}].meter
 }
 
 // foldFault tells the overrides of a request whose store has failed: those
@@ -305,17 +326,29 @@ func (e *Engine) foldFault(v *Verdict, s *scratch) bool {
 	return blocked
 }
 
-// localMeter returns the meter by which charge i is decided without the store:
-// this engine's part of the rule's limit or of that of an override, which it
-// notes for the charge that local is about to get.
-func (e *Engine) localMeter(s, local *scratch, i int) *spillgate.Meter {
-	for _, c := range s.over.charges {
-		if c.charge == i {
-			local.over.charges = append(local.over.charges, charged{len(local.charges), c.by})
-			return s.over.bound.limits[limited{c.by.over, s.index[i]}].share
+// localCharge makes c, which is charge i, one that is decided without the
+// store: by this engine's part of the rule's limit or of that of an override,
+// which it notes for the charge that local is about to get.
+func (e *Engine) localCharge(s, local *scratch, i int, c *spillgate.Charge) {
+	r := &e.policy.rules[s.index[i]]
+	for _, o := range s.over.charges {
+		if o.charge == i {
+			local.over.charges = append(local.over.charges, charged{len(local.charges), o.by})
+			most := c.Meter.Limit().Cap()
+			c.Meter = s.over.bound.limits[limited{o.by.over, s.index[i]}].share
+			c.Keep = part(c.Meter.Limit().Cap(), c.Keep, most, 0)
+			return
 		}
 	}
-	return e.shares[s.index[i]]
+	c.Meter = e.shares[s.index[i]]
+	c.Keep = r.keepOf(c.Meter, c.Keep)
+}
+
+// exempts notes that an override exempts the request from a rule that matches.
+func (v *Verdict) exempts(by *exception) {
+	if v.exemption == nil {
+		v.exemption = by.told
+	}
 }
 
 // Exemption returns the override by which the request is exempt from rules that

@@ -149,6 +149,9 @@ type Policy struct {
 
 	usage   []Usage
 	metered []metered // usage made ready
+
+	base      *Policy // that the rules were compiled to; copies say more or less
+	overrides *Overrides
 }
 
 // Rules returns the rules that p was compiled from, in order. They must not
@@ -188,6 +191,9 @@ func Compile(rules []Rule) (*Policy, error) {
 			bad("name", fmt.Errorf("used by rule %d already; a rule is known by its name, so give each its own", first+1))
 		}
 		seen[r.Name] = i
+		if r.Name == everyRule {
+			bad("name", errors.New("overrides that name no rule refuse by this name; choose another"))
+		}
 		if len(r.Match) == 0 && !r.Disabled {
 			before := everywhere
 			if everywhere += r.charges(); before <= spillgate.MaxCharges && everywhere > spillgate.MaxCharges {
@@ -219,6 +225,8 @@ func Compile(rules []Rule) (*Policy, error) {
 	p.groups()
 	p.slots = newSlots(p.rules)
 	p.index = newIndex(p.rules)
+	p.addEveryRule()
+	p.base = p
 	return p, nil
 }
 

@@ -19,6 +19,12 @@ type Outcome struct {
 	// Trial reports that the rule spares this key: it never refuses it.
 	Trial bool
 
+	// Override is the override by which the rule refused, or which set the
+	// limit that was asked; nil if there was none.
+	Override *Override
+
+	meter     *spillgate.Meter // of the override's limit
+	line      int32            // of the list that names the caller
 	from      origin
 	preferred bool  // by a Backup; known where the rule refuses
 	index     int32 // of the rule
@@ -66,21 +72,24 @@ type Verdict struct {
 	err    error // why nothing was decided
 	exempt *Rule
 	n      int
-	first  [inline]Outcome
-	more   []Outcome
+
+	exemption *Override
+	first     [inline]Outcome
+	more      []Outcome
 }
 
 // begin makes v the verdict on a request that nothing was said of yet.
 func (v *Verdict) begin(e *Engine) {
 	clear(v.first[:min(v.n, inline)])
 	v.Allowed, v.Fault, v.Held, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, 0, e, time.Time{}, nil, nil, 0, nil
+	v.exemption = nil
 }
 
 // alone makes v a refusal by what is said next and by nothing else.
 func (v *Verdict) alone() {
-	at, exempt := v.at, v.exempt
+	at, exempt, exemption := v.at, v.exempt, v.exemption
 	v.begin(v.engine)
-	v.Allowed, v.at, v.exempt = false, at, exempt
+	v.Allowed, v.at, v.exempt, v.exemption = false, at, exempt, exemption
 }
 
 // add makes room for what one more rule says.
@@ -309,6 +318,9 @@ func (v *Verdict) settle(which func(*Outcome) bool, actual int64, slots bool) er
 
 // meter returns the meter that an outcome was charged by.
 func (e *Engine) meter(o *Outcome) *spillgate.Meter {
+	if o.meter != nil {
+		return o.meter
+	}
 	if o.from == fromLocal {
 		return e.shares[o.index]
 	}

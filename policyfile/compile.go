@@ -24,7 +24,8 @@ func (d *decoder) file(root *yaml.Node, f *File) {
 	case !ok:
 	case m.values["rules"] != nil:
 		f.Policy = d.usage(d.compile(&doc), &doc)
-		beyond := d.beyondGateway(&doc)
+		d.override(&doc, f)
+		beyond := append(d.beyondGateway(&doc), d.overridesBeyondGateway(&doc)...)
 		if f.ForGateway {
 			d.report(beyond...)
 		}

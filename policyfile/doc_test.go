@@ -12,6 +12,7 @@ import (
 
 var (
 	block   = regexp.MustCompile("(?ms)^```yaml(.*?)\n(.*?)^```$")
+	list    = regexp.MustCompile("(?ms)^```text list\n(.*?)^```$")
 	refused = regexp.MustCompile("(?ms)^```yaml refused\n(.*?)^```\n\n```text\n(.*?)^```$")
 )
 
@@ -38,7 +39,10 @@ func manual(t *testing.T) []byte {
 // refused ones against what the manual shows.
 func TestManual(t *testing.T) {
 	text := manual(t)
-	beside := fstest.MapFS{"pages/busy.html": {Data: []byte("<h1>Busy</h1>")}}
+	beside := fstest.MapFS{"pages/busy.html": {Data: []byte("<h1>Busy</h1>")}, "lists/agents.txt": {Data: []byte("curl/8\n")}}
+	for _, m := range list.FindAllSubmatch(text, -1) {
+		beside["lists/deny.txt"] = &fstest.MapFile{Data: m[1]}
+	}
 	policies := 0
 	for _, m := range block.FindAllSubmatch(text, -1) {
 		switch string(m[1]) {
@@ -91,7 +95,7 @@ func TestManualShowsEachKey(t *testing.T) {
 			examples = append(examples, m[2]...)
 		}
 	}
-	for _, keys := range [][]string{documentForm.keys(), serverForm.keys(), clientIPForm.keys(), ruleForm.keys(), testForm.keys(), requestForm.keys(), expectForm.keys(), penaltyForm.keys(),
+	for _, keys := range [][]string{documentForm.keys(), serverForm.keys(), clientIPForm.keys(), ruleForm.keys(), testForm.keys(), requestForm.keys(), expectForm.keys(), penaltyForm.keys(), overrideForm.keys(),
 		answerForm.keys(), delayForm.keys(), backupForm.keys(), laneForm.keys(), costForm.keys(), usageForm.keys(), usagePathsForm.keys()} {
 		for _, key := range keys {
 			if !regexp.MustCompile(`(?m)(^|[ {])` + key + `:`).Match(examples) {

@@ -29,7 +29,9 @@ type File struct {
 	// their places.
 	Warnings []Warning
 
-	beyond Errors
+	beyond    Errors
+	overrides []policy.Override
+	files     fs.FS // that lists are read from
 }
 
 // BeyondGateway returns what of the policy needs a program: the gateway knows
@@ -142,7 +144,7 @@ func ParseFS(files fs.FS, name string, data []byte) (*File, error) {
 		return nil, Errors{e}
 	}
 	d := &decoder{src: src, files: files}
-	f := &File{Name: name, Server: Server{Listen: DefaultListen}}
+	f := &File{Name: name, Server: Server{Listen: DefaultListen}, files: files}
 	d.file(root, f)
 	if len(d.errs) > 0 {
 		return nil, sorted(d.errs)

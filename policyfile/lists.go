@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -24,83 +23,68 @@ const (
 // maxListErrors is how many errors of one list are told.
 const maxListErrors = 10
 
-// Lists returns the files of the lists that the overrides name, each once, as
-// they are opened: relative to the folder that the policy file is in.
+// Lists returns the names of the files that the overrides' lists are in, each
+// once: paths from the folder of the policy file downwards, parted by slashes.
 func (f *File) Lists() []string {
 	var out []string
-	seen := make(map[string]bool)
 	for i := range f.overrides {
-		if name := f.overrides[i].List; name != "" {
-			if path := f.listPath(name); !seen[path] {
-				seen[path] = true
-				out = append(out, path)
-			}
+		if name := f.overrides[i].List; name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
 	return out
 }
 
-func (f *File) listPath(name string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(filepath.Dir(f.Name), name)
-}
-
-// ReadLists reads the lists of the overrides, and returns the policy with all
-// that they hold; f is not changed. What is wrong with a list is [Errors],
-// whose places are in the list; a list that can't be read is the file system's
-// error, wrapped.
-func (f *File) ReadLists() (*policy.Policy, error) {
-	overrides := append([]policy.Override(nil), f.overrides...)
-	type source struct{ path, key string }
-	read := make(map[source][]policy.Entry)
-	var all Errors
-	for i := range overrides {
-		o := &overrides[i]
-		if o.List == "" {
+// ReadLists reads the lists of the overrides anew, and returns the overrides
+// with what they hold now, for [policy.Engine.SetOverrides]; f is not changed.
+// What is wrong with a list is [Errors], whose places are in the list; a list
+// that can't be read is the file system's error, wrapped.
+func (f *File) ReadLists() (*policy.Overrides, error) {
+	full := append([]policy.Override(nil), f.overrides...)
+	r := listsReader{files: f.files}
+	for i := range full {
+		if full[i].List == "" {
 			continue
 		}
-		from := source{f.listPath(o.List), o.Key.String()}
-		entries, ok := read[from]
-		if !ok {
-			data, err := readList(from.path)
-			if err != nil {
-				return nil, fmt.Errorf("policyfile: the list of the override at %s: %w", o.Source, err)
-			}
-			entries, err = ParseList(from.path, data, o.Key)
-			var wrong Errors
-			if errors.As(err, &wrong) {
-				all = append(all, wrong...)
-			}
-			read[from] = entries
+		var err error
+		if full[i].Entries, err = r.read(&full[i]); err != nil {
+			return nil, err
 		}
-		o.Entries = entries
 	}
-	if len(all) > 0 {
-		return nil, all
-	}
-	pol, err := f.Policy.WithOverrides(overrides)
+	pol, err := f.Policy.WithOverrides(full)
 	if err != nil {
 		return nil, fmt.Errorf("policyfile: %w", err)
 	}
-	return pol, nil
+	return pol.Overrides(), nil
 }
 
-// readList reads a file, which must be one: a pipe or a device may never end.
-func readList(path string) ([]byte, error) {
-	file, err := os.Open(path)
+// listsReader reads each list once.
+type listsReader struct {
+	files fs.FS
+	done  map[[2]string][]policy.Entry // by name and key
+}
+
+func (r *listsReader) read(o *policy.Override) ([]policy.Entry, error) {
+	id := [2]string{o.List, o.Key.String()}
+	if entries, ok := r.done[id]; ok {
+		return entries, nil
+	}
+	if !fs.ValidPath(o.List) {
+		return nil, fmt.Errorf("policyfile: %.60q is no path from the policy file's folder downwards", o.List)
+	}
+	data, err := readBeside(r.files, o.List, MaxListSize)
+	if err != nil {
+		return nil, fmt.Errorf("policyfile: %w", err)
+	}
+	entries, err := ParseList(o.List, data, o.Key)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", path)
+	if r.done == nil {
+		r.done = make(map[[2]string][]policy.Entry)
 	}
-	// One byte more than allowed is enough for ParseList to refuse the file.
-	return io.ReadAll(io.LimitReader(file, MaxListSize+1))
+	r.done[id] = entries
+	return entries, nil
 }
 
 // ParseList reads the text of a list; name stands for it in errors. Each line
@@ -208,9 +192,9 @@ func (l *listReader) field(e *policy.Entry, word string, number, column int) {
 	case !ok || value == "":
 		l.fail(number, column, `write until=2027-01-31, reason="…" or owner="…", or # before a comment`, "%.60q after the entry", word)
 	case name == "until":
-		t, err := parseInstant(value)
-		if err != nil {
-			l.fail(number, column, fixInstant(value), "until: want a date such as 2027-01-31, or a time with its zone, not %.60q", value)
+		t, ok := parseExpiry(value)
+		if !ok {
+			l.fail(number, column, fixExpiry(value), "until: want a date such as 2027-01-31, or a time with its zone, not %.60q", value)
 			return
 		}
 		e.Until = t

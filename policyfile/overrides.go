@@ -3,6 +3,9 @@ package policyfile
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -39,7 +42,7 @@ var overrideForm = form[policy.Override]{
 			func(o *policy.Override, v string) { o.Reason = v }),
 		in("owner", "Who answers for it, for people.", word,
 			func(o *policy.Override, v string) { o.Owner = v }),
-		in("until", "When it ends: a date (its first instant, in UTC), or a time with its zone. Left out, never.", instant,
+		in("until", "When it ends: a date (its first instant, in UTC), or a time with its zone. Left out, never.", expiry,
 			func(o *policy.Override, v time.Time) { o.Until = v }),
 	},
 }
@@ -59,12 +62,12 @@ var overridesField = field[document]{
 			d.in = ""
 			var o policy.Override
 			m, ok := overrideForm.read(d, n, &o)
+			if ok && m.values["key"] != nil && m.values["list"] == nil && !m.strange {
+				d.fail(m.at("key"), "remove it, or add a list of its values", "key: without a list it says nothing")
+			}
 			d.in = outer
 			if !ok {
 				return
-			}
-			if m.values["key"] != nil && m.values["list"] == nil && !m.strange {
-				d.fail(m.at("key"), "remove it, or add a list of its values", "key: without a list it says nothing")
 			}
 			o.Source = fmt.Sprintf("%s:%d", d.src.name, m.node.Line)
 			into.overrides, into.overridePlaces = append(into.overrides, o), append(into.overridePlaces, m)
@@ -86,16 +89,19 @@ func overrideSchema() schema {
 	return s
 }
 
-// override gives a policy the overrides of the document. Those of lists have
-// no entries yet.
+// override gives a policy the overrides of the document, with their lists.
 func (d *decoder) override(doc *document, f *File) {
-	if f.Policy == nil || len(doc.overrides) == 0 {
+	if len(doc.overrides) == 0 {
 		return
 	}
-	intact := len(d.errs) == 0
-	pol, err := f.Policy.WithOverrides(doc.overrides)
+	f.overrides = doc.overrides
+	full := d.lists(doc, f)
+	if f.Policy == nil {
+		return
+	}
+	pol, err := f.Policy.WithOverrides(full)
 	if err == nil {
-		f.Policy, f.overrides = pol, doc.overrides
+		f.Policy = pol
 		return
 	}
 	for _, err := range flatten(err) {
@@ -105,7 +111,7 @@ func (d *decoder) override(doc *document, f *File) {
 			continue
 		}
 		m := &doc.overridePlaces[wrong.Index]
-		if m.bad[wrong.Field] || m.strange && m.values[wrong.Field] == nil || !intact && wrong.Field == "" {
+		if m.bad[wrong.Field] || m.strange && m.values[wrong.Field] == nil || wrong.Field == "" && len(m.bad) > 0 && slices.Contains(slices.Collect(maps.Values(m.bad)), true) {
 			continue // told already, or as the cause of this
 		}
 		d.in = wrong.Field
@@ -116,6 +122,55 @@ func (d *decoder) override(doc *document, f *File) {
 		d.fail(m.at(wrong.Field), fix, "%s", plain(wrong.Err)).Err = wrong
 		d.in = ""
 	}
+}
+
+// lists returns the overrides with what their lists hold.
+func (d *decoder) lists(doc *document, f *File) []policy.Override {
+	full := append([]policy.Override(nil), doc.overrides...)
+	r := listsReader{files: f.files}
+	for i := range full {
+		m := &doc.overridePlaces[i]
+		o := &full[i]
+		if o.List == "" || m.bad["list"] || m.bad["key"] {
+			continue
+		}
+		if d.files == nil {
+			d.fail(m.at("list"), "write the addresses under match, as client.ip: [203.0.113.0/24]", "list: this policy is read by itself, without other files")
+			continue
+		}
+		var err error
+		if o.Entries, err = r.read(o); err == nil {
+			continue
+		}
+		var wrong Errors
+		if !errors.As(err, &wrong) {
+			d.fail(m.at("list"), "name a list that is there, an empty one if need be", "list: %s", strings.TrimPrefix(err.Error(), "policyfile: ")).Err = err
+		}
+		for _, e := range wrong {
+			d.fail(m.at("list"), e.Fix, "list: %s: %s", e.place(), e.Msg).Err = e
+		}
+	}
+	return full
+}
+
+// overridesBeyondGateway returns what is wrong with the overrides in the
+// gateway.
+func (d *decoder) overridesBeyondGateway(doc *document) (errs []*Error) {
+	for i := 0; i < len(doc.overrides) && len(errs) <= maxErrors; i++ {
+		o, m := &doc.overrides[i], &doc.overridePlaces[i]
+		for _, a := range o.Key.Attributes {
+			if !offered(a.Kind) {
+				errs = append(errs, d.beyond(m.at("key"), fmt.Sprintf("key: the gateway knows no %s, so the list names nobody", a)))
+			}
+		}
+		for _, c := range o.Match {
+			if !offered(c.Attribute.Kind) {
+				errs = append(errs, d.beyond(condition(m.at("match"), c.Attribute),
+					fmt.Sprintf("match: the gateway knows no %s, so this says nothing about a request", c.Attribute)))
+			}
+		}
+	}
+	return errs
 }
 
 // fixReference says which rule or group may be meant.
@@ -148,8 +203,8 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// instant is a date or a time with its zone.
-var instant = kind[time.Time]{
+// expiry is a date or a time with its zone.
+var expiry = kind[time.Time]{
 	schema: schema{
 		"type": "string", "pattern": `^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2}))?$`,
 		"examples": []string{"2027-01-31", "2027-01-31T18:00:00+01:00"},
@@ -160,26 +215,25 @@ var instant = kind[time.Time]{
 		if !ok {
 			return time.Time{}, false
 		}
-		t, err := parseInstant(n.Value)
-		if err != nil {
-			d.wrong(n, want, fixInstant(n.Value))
-			return time.Time{}, false
+		t, ok := parseExpiry(n.Value)
+		if !ok {
+			d.wrong(n, want, fixExpiry(n.Value))
 		}
-		return t, true
+		return t, ok
 	},
 }
 
-// parseInstant reads an instant in the form of RFC 3339: a time with its zone,
-// or a date, which is its first instant in UTC.
-func parseInstant(s string) (time.Time, error) {
+// parseExpiry reads an instant in the form of RFC 3339, or a date, which is its
+// first instant in UTC.
+func parseExpiry(s string) (time.Time, bool) {
 	if len(s) == len(time.DateOnly) {
-		return time.Parse(time.DateOnly, s)
+		s += "T00:00:00Z"
 	}
-	return time.Parse(time.RFC3339Nano, s)
+	return parseInstant(s)
 }
 
-// fixInstant returns the fix for what is no instant.
-func fixInstant(s string) string {
+// fixExpiry returns the fix for what is no instant.
+func fixExpiry(s string) string {
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04"} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return fmt.Sprintf("name the zone: %s, or +01:00 in place of Z", t.Format(time.RFC3339))

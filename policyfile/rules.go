@@ -22,6 +22,9 @@ type document struct {
 
 	usage       []policy.Usage
 	usagePlaces []mapping
+
+	overrides      []policy.Override
+	overridePlaces []mapping
 }
 
 var documentForm = form[document]{
@@ -50,6 +53,7 @@ var documentForm = form[document]{
 				d.items(n, "a list of tests", into.test(d))
 			},
 		},
+		overridesField,
 		enforceField,
 		usageField,
 	},

@@ -28,6 +28,7 @@ func Schema() []byte {
 		"lane": lists["lane"], "cost": lists["cost"],
 		"test": test, "with": with, "request": request, "expect": expectSchema(),
 		"penalty":   penaltySchema(),
+		"override":  overrideSchema(),
 		"server":    serverForm.asSchema(),
 		"client_ip": client,
 		"rule":      rule,
