@@ -73,7 +73,7 @@ func (s *server) fields(v *policy.Verdict) metadata.MD {
 	tell := func(refusing bool) {
 		for i := range v.Len() {
 			o := v.Outcome(i)
-			item := s.items[o.Rule]
+			item := s.item(o)
 			if item == "" || o.Trial || o.Refuses() != refusing || flat(o) {
 				continue
 			}

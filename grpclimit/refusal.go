@@ -20,7 +20,7 @@ const faultWait = time.Second
 
 // flat reports whether o refuses by itself, without a quota.
 func flat(o *policy.Outcome) bool {
-	return o.Decision.Reason == spillgate.NeverFits && o.Decision.Limit == 0
+	return o.Flat()
 }
 
 // refusal returns the status of a call that may not pass.
@@ -28,6 +28,9 @@ func (s *server) refusal(a *attributes, v *policy.Verdict) *status.Status {
 	o := v.Refusing()
 	if o == nil {
 		return undecided(a, v.Err())
+	}
+	if s := blocked(o, v.RetryAfter()); s != nil {
+		return s
 	}
 	if flat(o) {
 		return status.Newf(codes.PermissionDenied, "rule %q does not admit this call; waiting does not help", o.Rule.Name)

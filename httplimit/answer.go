@@ -230,6 +230,8 @@ func (f *refusal) title() string {
 // appendDetail appends what happened in plain words, without quotation marks.
 func (f *refusal) appendDetail(b []byte) []byte {
 	switch {
+	case f.Reason == spillgate.Blocked:
+		return f.appendBlocked(b)
 	case f.flat:
 		b = append(append(b, "Rule "...), f.Rule...)
 		return append(b, " does not admit this request. Waiting does not help."...)

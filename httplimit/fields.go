@@ -76,7 +76,7 @@ func (p *policed) tell(ts []told, v *policy.Verdict) []told {
 func (p *policed) tellOf(ts []told, v *policy.Verdict, refusing bool) []told {
 	for i := range v.Len() {
 		o := v.Outcome(i)
-		if q := p.quotas[o.Rule]; q != nil && !o.Trial && o.Refuses() == refusing && !flat(o) {
+		if q := p.quotaOf(o); q != nil && !o.Trial && o.Refuses() == refusing && !flat(o) {
 			t := told{quota: q, decision: &o.Decision}
 			if p.partitions {
 				t.setPartition(v.Partition(o))
@@ -101,7 +101,7 @@ func quotasOf(rules []policy.Rule) map[*policy.Rule]*quota {
 
 // flat reports whether o refuses by itself, without a quota.
 func flat(o *policy.Outcome) bool {
-	return o.Decision.Reason == spillgate.NeverFits && o.Decision.Limit == 0
+	return o.Flat()
 }
 
 // fields holds the text of a response's fields, so that they are one object.

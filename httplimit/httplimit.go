@@ -148,7 +148,7 @@ func (l *limited) keyOf(x *exchange) string {
 // that the options offer. An admitted request is held for the verdict's Delay.
 func Policy(eng *policy.Engine, opts ...Option) func(http.Handler) http.Handler {
 	rules := eng.Policy().Rules()
-	p := policed{shared: &shared{options: optionsOf(opts), canonical: canonical(rules)}, engine: eng, quotas: quotasOf(rules)}
+	p := policed{shared: &shared{options: optionsOf(opts), canonical: canonical(rules)}, engine: eng, quotas: quotasOf(rules), others: new(others)}
 	names := make([]string, len(rules))
 	for i := range rules {
 		names[i] = rules[i].Name
@@ -166,6 +166,7 @@ type policed struct {
 	*shared
 	engine *policy.Engine
 	quotas map[*policy.Rule]*quota
+	others *others
 	next   http.Handler
 }
 

@@ -76,6 +76,7 @@ func (p *reporter) refusal(r *http.Request, f *Refusal, client string) {
 	if r.URL != nil { // without the query, which may hold secrets
 		attrs = append(attrs, slog.String("path", short(r.URL.Path)))
 	}
+	attrs = appendOverride(attrs, f)
 	switch {
 	case f.RetryAfter == spillgate.Never:
 		attrs = append(attrs, slog.String("retry_after", "never"))

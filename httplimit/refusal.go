@@ -31,6 +31,8 @@ type Refusal struct {
 	Reason spillgate.Reason
 	// Answer is what Rule says of the answer, nil if it says nothing.
 	Answer *policy.Answer
+	// Override is the override by which Rule refuses, nil if there is none.
+	Override *policy.Override
 	// Err says why nothing was decided; nil if a rule refuses.
 	Err error
 
@@ -85,9 +87,9 @@ func (p *policed) refuse(w http.ResponseWriter, r *http.Request, v *policy.Verdi
 	}
 	f := &refusal{Refusal: Refusal{
 		Status: http.StatusTooManyRequests, Rule: o.Rule.Name, Reason: o.Decision.Reason,
-		RetryAfter: v.RetryAfter(), ResetAfter: o.Decision.ResetAfter,
+		RetryAfter: v.RetryAfter(), ResetAfter: o.Decision.ResetAfter, Override: o.Override,
 	}}
-	f.Answer, f.problem, f.flat = o.Rule.Answer, policy.QuotaExceeded, flat(o)
+	f.Answer, f.problem, f.flat = o.Rule.Answer, problemOf(o), flat(o)
 	f.choose()
 	f.Violated = f.violated[:0]
 	for i := range v.Len() {

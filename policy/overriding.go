@@ -361,6 +361,13 @@ func (v *Verdict) Exemption() *Override {
 	return v.exemption
 }
 
+// Flat reports whether o refuses by itself, whatever is left of a quota: a rule
+// that denies, or an override that blocks.
+func (o *Outcome) Flat() bool {
+	d := &o.Decision
+	return !d.Allowed && d.Limit == 0 && (d.Reason == spillgate.NeverFits || d.Reason == spillgate.Blocked)
+}
+
 // Line returns the line of the list that names the caller of an override, 0 if
 // no list does.
 func (o *Outcome) Line() int { return int(o.line) }

@@ -1,0 +1,44 @@
+package grpclimit
+
+import (
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/policy"
+)
+
+// blocked returns the status of a call whose caller is blocked, by a penalty
+// or by an override; nil if it is not.
+func blocked(o *policy.Outcome, wait time.Duration) *status.Status {
+	if o.Decision.Reason != spillgate.Blocked {
+		return nil
+	}
+	code := codes.ResourceExhausted
+	if o.Flat() {
+		code = codes.PermissionDenied
+	}
+	if wait == spillgate.Never {
+		return status.Newf(code, "this caller is blocked (rule %q); waiting does not help", o.Rule.Name)
+	}
+	return with(status.Newf(code, "this caller is blocked (rule %q); retry after %s", o.Rule.Name, wait),
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+}
+
+// item returns what RateLimit-Policy says of the limit that o was decided by.
+func (s *server) item(o *policy.Outcome) string {
+	item := s.items[o.Rule]
+	if item == "" || o.Override == nil {
+		return item
+	}
+	r := *o.Rule
+	r.Limit = o.Limit()
+	for _, item := range policyItems([]policy.Rule{r}) {
+		return item
+	}
+	return ""
+}
