@@ -64,6 +64,8 @@ type Server struct {
 	// State is the file that keeps what was counted over a restart; "" if the
 	// file names none.
 	State string
+	// Store says where several gateways count together.
+	Store Store
 	// Dialects says which fields tell of limits; nil is [DialectDraft].
 	Dialects []Dialect
 	// Jitter is how much longer Retry-After may become, in percent.

@@ -36,7 +36,7 @@ var documentForm = form[document]{
 			key: "server", about: "How the gateway serves. Programs that only want the policy pass it over.",
 			schema: schema{"$ref": "#/$defs/server"},
 			read: func(d *decoder, n *yaml.Node, into *document) {
-				serverForm.read(d, n, into.server)
+				readServer(d, n, into.server)
 			},
 		},
 		{
@@ -107,6 +107,7 @@ var serverForm = form[Server]{
 			func(s *Server, v Headers) { s.Headers = v }),
 		in("state", "The file that the gateway keeps its counters in over a restart.", filePath,
 			func(s *Server, v string) { s.State = v }),
+		storeField,
 		fingerprintKeyField,
 		connectionsField,
 		dialectsField, jitterField, partitionsField,

@@ -40,6 +40,9 @@ func Schema() []byte {
 	}
 	heldSchemas(root["$defs"].(schema))
 	usageSchemas(root["$defs"].(schema))
+	store := storeForm.asSchema()
+	store["required"] = []string{"redis"}
+	root["$defs"].(schema)["store"] = store
 	out, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
 		return nil // maps of strings and numbers always marshal

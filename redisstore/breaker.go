@@ -36,6 +36,7 @@ func (b *breaker) failed(f Fault) {
 	s := b.lane.store
 	s.stats.opened.Add(1)
 	s.stats.open.Add(1)
+	s.options.watch(b.lane.name, true, f)
 	s.background.Go(b.probe)
 }
 
@@ -55,6 +56,7 @@ func (b *breaker) probe() {
 				b.fails.Store(0)
 				b.open.Store(false)
 				s.stats.open.Add(-1)
+				s.options.watch(b.lane.name, false, NoFault)
 				s.resend()
 				return
 			}

@@ -30,6 +30,7 @@ type options struct {
 	budget   time.Duration
 	flights  int
 	remember time.Duration
+	watch    func(server string, open bool, why Fault)
 }
 
 // An Option shapes a [Store].
@@ -54,8 +55,14 @@ func Flights(n int) Option { return func(o *options) { o.flights = n } }
 // was refused is refused again without a round trip. 0 remembers nothing.
 func Remember(d time.Duration) Option { return func(o *options) { o.remember = d } }
 
+// Watch has f told when a server is not asked any more, and why, and when it is
+// again. The server is "" if there is only one. f must not block.
+func Watch(f func(server string, open bool, why Fault)) Option {
+	return func(o *options) { o.watch = f }
+}
+
 func optionsOf(opts []Option) (options, error) {
-	o := options{prefix: DefaultPrefix, budget: DefaultBudget, flights: DefaultFlights, remember: DefaultRemember}
+	o := options{prefix: DefaultPrefix, budget: DefaultBudget, flights: DefaultFlights, remember: DefaultRemember, watch: func(string, bool, Fault) {}}
 	for _, f := range opts {
 		f(&o)
 	}

@@ -113,16 +113,29 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	store := spillgate.NewMemory()
-	defer store.Close()
-	state := &stateFile{server.State, store, logger}
+	memory := spillgate.NewMemory()
+	defer memory.Close()
+	var store spillgate.Store = memory
+	engine := []policy.EngineOption{policy.FingerprintKey(fingerprints)}
+	if server.Store.Shared() {
+		if server.State != "" {
+			return &exitError{exitUsage, errors.New("--state: what is counted is kept in the store that the policy file names, so there is none to keep here")}
+		}
+		shared, opts, stop, err := openStore(ctx, &server.Store, logger)
+		if err != nil {
+			return &exitError{exitRunning, err}
+		}
+		defer stop()
+		store, engine = shared, append(engine, opts...)
+	}
+	state := &stateFile{server.State, memory, logger}
 	if server.State != "" {
 		if err := state.load(f.startEmpty); err != nil {
 			return &exitError{exitRunning, err}
 		}
 	}
 	g, err := gateway.New(gateway.Config{
-		Engine:   policy.NewEngine(file.Policy, store, policy.FingerprintKey(fingerprints)),
+		Engine:   policy.NewEngine(file.Policy, store, engine...),
 		Upstream: upstream,
 		Client:   server.Client,
 		Headers:  headers[server.Headers],

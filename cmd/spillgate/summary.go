@@ -206,6 +206,9 @@ func serverText(s *policyfile.Server) []string {
 	lines = append(lines, "RateLimit fields: "+map[policyfile.Headers]string{
 		policyfile.HeadersOn: "in every answer", policyfile.HeadersRefusals: "in refusals", policyfile.HeadersOff: "in no answer",
 	}[s.Headers])
+	if s.Store.Shared() {
+		return append(lines, storeText(s)...)
+	}
 	if s.State == "" {
 		return append(lines, "state: none, so a restart begins every limit anew")
 	}
@@ -279,6 +282,7 @@ type checkedServer struct {
 	checkedTold
 
 	Connections *checkedConnections `json:"connections,omitempty"`
+	Store       *checkedStore       `json:"store,omitempty"`
 }
 
 type checkedClientIP struct {
@@ -377,7 +381,7 @@ func conditions(m policy.Match) map[string][]string {
 
 func serverJSON(s *policyfile.Server) *checkedServer {
 	out := &checkedServer{Listen: s.Listen, Upstream: s.Upstream, Headers: s.Headers.String(), State: s.State, checkedTold: toldJSON(s)}
-	out.Connections = connectionsJSON(&s.Connections)
+	out.Connections, out.Store = connectionsJSON(&s.Connections), storeJSON(s)
 	if s.Client != nil {
 		out.ClientIP = &checkedClientIP{Trusted: s.ClientIP.Trusted, From: s.ClientIP.Header}
 	}

@@ -15,12 +15,13 @@ import (
 	"github.com/spillgate/spillgate/proof/internal/workspace"
 )
 
-// catalogue lists the cases that the engine can have, those of its fronts and of
-// shared stores apart.
+// catalogue lists the cases that the engine can have, and those of shared
+// stores, its fronts' apart.
 var catalogue = strings.Fields(`
 	B001 B002 B003 B007 B009 B011 B013 B015 B016 B019 B020 B021 B022 B025 B029 B031 B032 B035 B036 B039 B040
-	B041 B042 B046 B047 B048 B049 B053 B054 B058 B059 B060 B062 B072 B074 B083 B096 B100 B102 B104 B105 B107 B108
-	B109 B135 B136 B138 B140 B141 B143 B144 B145 B147 B149 B151 B153 B155 B161 B163 B167`)
+	B041 B042 B046 B047 B048 B049 B053 B054 B058 B059 B060 B062 B072 B074 B076 B079 B081 B083 B084 B086 B088 B092
+	B094 B096 B100 B102 B104 B105 B107 B108 B109 B135 B136 B138 B140 B141 B143 B144 B145 B147 B149 B151 B153 B155
+	B161 B163 B167`)
 
 var (
 	row  = regexp.MustCompile(`(?m)^\| (B\d{3}) \| [a-z]+ \| (.+) \|$`)

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spillgate/spillgate/redisstore/redistest"
+)
+
+// get returns the status of a GET.
+func status(t *testing.T, url string) int {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	return r.StatusCode
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not after 20s: %s", what)
+		}
+	}
+}
+
+// TestSharedStore has two gateways count together, in both modes, and lets the
+// store die under them: each rule does as it says, and all is well again when
+// the store is back.
+func TestSharedStore(t *testing.T) {
+	for _, mode := range []string{"exact", "leased"} {
+		t.Run(mode, func(t *testing.T) {
+			server := redistest.Start(t)
+			upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			t.Cleanup(upstream.Close)
+			policy := fmt.Sprintf(`
+server:
+  upstream: %s
+  store: {redis: redis://%s, nodes: 2, mode: %s, timeout: 2s}
+rules:
+  - {name: shared, match: {path: /shared}, limit: 1/h burst 10, key: client.ip}
+  - {name: open, match: {path: /open}, limit: 1/h burst 2, key: client.ip, on_fault: open}
+  - {name: closed, match: {path: /closed}, limit: 1/h burst 50, key: client.ip, on_fault: closed}
+  - {name: local, match: {path: /local}, limit: 1/h burst 8, key: client.ip, on_fault: local}
+`, upstream.URL, server.Addr, mode)
+			a, b := start(t, policy), start(t, policy)
+			passed := 0
+			for i := range 20 {
+				if status(t, []string{a.url, b.url}[i%2]+"/shared") == http.StatusOK {
+					passed++
+				}
+			}
+			if passed != 10 {
+				t.Errorf("%d of 20 passed at two gateways, want 10", passed)
+			}
+			if got := status(t, a.url+"/closed"); got != http.StatusOK {
+				t.Errorf("closed: %d", got)
+			}
+			server.Kill()
+			for i := range 12 {
+				if got := status(t, a.url+"/open"); got != http.StatusOK {
+					t.Errorf("open, while the store is away: %d", got)
+				}
+				if got := status(t, a.url+"/closed"); got != http.StatusServiceUnavailable {
+					t.Errorf("closed, while the store is away: %d, want 503", got)
+				}
+				want := http.StatusOK
+				if i >= 4 {
+					want = http.StatusTooManyRequests
+				}
+				if got := status(t, a.url+"/local"); got != want {
+					t.Errorf("local, request %d while the store is away: %d, want %d", i, got, want)
+				}
+			}
+			if !strings.Contains(a.log.String(), "the store does not answer") {
+				t.Errorf("nothing of it in the log:\n%s", a.log)
+			}
+			server.Run()
+			until(t, "the store is used again", func() bool { return status(t, a.url+"/closed") == http.StatusOK })
+			a.signal(t, os.Interrupt)
+			if a.exit(t).ExitCode() != 0 {
+				t.Errorf("it ends with %v:\n%s", a.cmd.ProcessState, a.log)
+			}
+		})
+	}
+}
+
+// TestSeedFile starts while the store is away, which without the file it does
+// not.
+func TestSeedFile(t *testing.T) {
+	server := redistest.Start(t)
+	server.Kill()
+	seed := filepath.Join(t.TempDir(), "seed")
+	if err := os.WriteFile(seed, []byte("0123456789abcdef0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, fmt.Sprintf(`
+server: {store: {redis: redis://%s, seed_file: %s}}
+rules:
+  - {name: all, limit: 1/h burst 2, key: client.ip, on_fault: open}
+`, server.Addr, seed), "--demo")
+	if got := status(t, p.url); got != http.StatusOK {
+		t.Errorf("%d", got)
+	}
+	server.Run()
+	until(t, "the store is used", func() bool { return status(t, p.url) == http.StatusTooManyRequests })
+}
