@@ -41,7 +41,15 @@ func (e *events) skip(p []byte) []byte {
 	if i := e.find(p); i >= 0 {
 		before = p[:i]
 	}
-	return p[afterBlank(before):]
+	end := afterBlank(before)
+	// What is stepped over is not read, but for its last event if that may be
+	// the word that ends streams.
+	if over := bytes.TrimRight(p[:end], "\r\n"); bytes.HasSuffix(over, []byte(done)) {
+		end = afterBlank(over)
+	} else if len(over) > 0 {
+		e.done = false
+	}
+	return p[end:]
 }
 
 // find returns where the first needle stands in p, -1 if none does.
@@ -91,6 +99,9 @@ func (e *events) event(p []byte) []byte {
 			continue
 		}
 		if !e.inData && e.prefix >= 0 {
+			if !e.busy {
+				e.done = false // the end is the last event
+			}
 			e.column, e.busy = true, true
 			if c != dataField[e.prefix] {
 				e.prefix = -1

@@ -156,7 +156,7 @@ func (b *builder) finish() (*Format, error) {
 	}
 	f := b.Format
 	f.all = 1<<len(f.paths) - 1
-	f.needles = append(needles(f.paths), []byte(done))
+	f.needles = needles(f.paths)
 	return &f, nil
 }
 

@@ -163,6 +163,7 @@ func FuzzPieces(f *testing.F) {
 		f.Add([]byte(a.body), strings.HasPrefix(a.kind, "text/event-stream"), uint64(len(a.body)))
 	}
 	f.Add([]byte("data: {\"usage\":{\"output_tokens\":1}\r\n\n\r\ndata: [DONE]\r\r\n\n"), true, uint64(1))
+	f.Add([]byte("data: {\"usage\":{\"output_tokens\":1}}\n\ndata: [DONE]\n\n\r\n: more\n\n"), true, uint64(3))
 	f.Add([]byte("\n\ndata:{\"usage\":{\"output_tokens\":1,}\ndata\n\ndata:[DO\n\ndata:NE]"), true, uint64(2))
 	f.Fuzz(func(t *testing.T, body []byte, events bool, seed uint64) {
 		kind := "application/json"

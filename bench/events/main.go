@@ -1,0 +1,256 @@
+// Command events measures what it costs the gateway to read the usage of a
+// stream while it passes by: the processor time of a gateway process for the same
+// streams of events, once under a policy that counts requests alone and once
+// under one that settles tokens as well.
+//
+//	go run ./bench/events [-streams N] [-rounds N]
+//
+// A stream has 10,000 events of a chat, as OpenAI sends them when usage is asked
+// for. It is sent event by event, the next one when the client has the one before,
+// so that none are gathered on the way; and once more in pieces of 32 KiB, for
+// which a proxy has the least to do.
+//
+// Both gateways are measured in turn, their start is subtracted, and the median
+// of the rounds counts. The run fails (exit code 1) if settling costs more than
+// 1.2 times the other, event by event.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	events = 10_000
+	bound  = 1.2
+
+	plain = `
+server: {listen: "127.0.0.1:0", upstream: "http://%s"}
+rules:
+  - {name: requests, limit: 1_000_000/s}
+`
+	settled = plain + `
+  - {name: tokens, limit: 1_000_000_000/s, unit: tokens}
+usage:
+  - {format: openai, output: "1000"}
+`
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "events:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	streams := flag.Int("streams", 5, "how many streams a measurement sends")
+	rounds := flag.Int("rounds", 5, "how many measurements count")
+	flag.Parse()
+	if *streams < 1 || *rounds < 1 {
+		return errors.New("-streams and -rounds must be at least 1")
+	}
+	dir, err := os.MkdirTemp("", "events")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := bench{binary: filepath.Join(dir, "spillgate"), dir: dir, streams: *streams}
+	build := exec.Command("go", "build", "-o", b.binary, "github.com/spillgate/spillgate/cmd/spillgate")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("build the gateway: %w", err)
+	}
+	fmt.Printf("%s %s/%s, %d processors; streams of %d events, %d a measurement, median of %d\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), events, *streams, *rounds)
+	fmt.Printf("%-20s %18s %18s %8s\n", "", "without, ms", "with tokens, ms", "ratio")
+	worst := 0.0
+	for _, way := range []struct {
+		name  string
+		piece int // bytes; 0 is an event
+	}{{"event by event", 0}, {"32 KiB at a time", 32 << 10}} {
+		var without, with, ratios []float64
+		for range *rounds {
+			a, err := b.measure(plain, way.piece)
+			if err != nil {
+				return err
+			}
+			c, err := b.measure(settled, way.piece)
+			if err != nil {
+				return err
+			}
+			without, with, ratios = append(without, a), append(with, c), append(ratios, c/a)
+		}
+		ratio := median(ratios)
+		fmt.Printf("%-20s %18.2f %18.2f %8.2f\n", way.name, median(without), median(with), ratio)
+		if way.piece == 0 {
+			worst = ratio
+		}
+	}
+	if worst > bound {
+		return fmt.Errorf("event by event, a stream with tokens costs %.2f times one without; at most %.1f", worst, bound)
+	}
+	return nil
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+type bench struct {
+	binary, dir string
+	streams     int
+	seen        chan struct{} // an event came; nil if nobody waits for it
+}
+
+// measure returns the processor time in milliseconds that a gateway under the
+// policy takes for a stream.
+func (b *bench) measure(policy string, piece int) (ms float64, err error) {
+	if b.seen = nil; piece == 0 {
+		b.seen = make(chan struct{}, events)
+	}
+	upstream := &http.Server{Handler: model(piece, b.seen)}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = upstream.Serve(ln) }() // ends by Close
+	defer func() { upstream.Close(); <-ended }()
+	file := filepath.Join(b.dir, "limits.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, policy, ln.Addr()), 0o600); err != nil {
+		return 0, err
+	}
+	start, err := b.gateway(file, 0)
+	if err != nil {
+		return 0, err
+	}
+	whole, err := b.gateway(file, b.streams)
+	if err != nil {
+		return 0, err
+	}
+	return float64((whole - start).Microseconds()) / 1000 / float64(b.streams), nil
+}
+
+// gateway starts a gateway, sends it streams, ends it, and returns the processor
+// time that it took.
+func (b *bench) gateway(file string, streams int) (time.Duration, error) {
+	cmd := exec.Command(b.binary, "serve", file)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // two would wake each other
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
+	if err == nil {
+		url := "http" + strings.TrimPrefix(strings.Fields(line)[2], "http")
+		for range 1 + streams { // one to warm up
+			if err = b.read(url, streams > 0); err != nil {
+				break
+			}
+		}
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_, _ = io.Copy(io.Discard, lines)
+	if end := cmd.Wait(); err == nil && end != nil {
+		err = fmt.Errorf("the gateway: %w\n%s", end, errs.String())
+	}
+	if err != nil {
+		return 0, err
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+}
+
+// read reads a whole stream, or asks for nothing but an answer.
+func (b *bench) read(url string, whole bool) error {
+	if !whole {
+		url += "/nothing"
+	}
+	resp, err := http.Post(url, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	in := bufio.NewReaderSize(resp.Body, 64<<10)
+	n := int64(0)
+	for {
+		line, err := in.ReadSlice('\n')
+		n += int64(len(line))
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if b.seen != nil && len(line) == 1 {
+			b.seen <- struct{}{}
+		}
+	}
+	if resp.StatusCode != http.StatusOK || whole && n < events*200 {
+		return fmt.Errorf("status %d, %d bytes", resp.StatusCode, n)
+	}
+	return nil
+}
+
+// model answers with a stream, in pieces of that many bytes, or event by event,
+// as they were seen.
+func model(piece int, seen chan struct{}) http.HandlerFunc {
+	var text []byte
+	var ends []int
+	for i := range events - 2 {
+		text = fmt.Appendf(text, "data: {\"id\":\"chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT\",\"object\":\"chat.completion.chunk\",\"created\":1741569952,\"model\":\"gpt-4.1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word %d\"},\"finish_reason\":null}],\"usage\":null}\n\n", i)
+		ends = append(ends, len(text))
+	}
+	text = append(text, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":19,\"completion_tokens\":9999,\"total_tokens\":10018}}\n\n"...)
+	ends = append(ends, len(text))
+	text = append(text, "data: [DONE]\n\n"...)
+	ends = append(ends, len(text))
+	if piece > 0 {
+		ends = nil
+		for end := piece; end < len(text)+piece; end += piece {
+			ends = append(ends, min(end, len(text)))
+		}
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/nothing") {
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		flush := http.NewResponseController(w)
+		from := 0
+		for _, to := range ends {
+			if _, err := w.Write(text[from:to]); err != nil || flush.Flush() != nil {
+				return
+			}
+			if from = to; seen == nil {
+				continue
+			}
+			select {
+			case <-seen:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
