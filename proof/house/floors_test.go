@@ -20,7 +20,7 @@ import (
 var floors = [][]string{
 	0: {".", "clientip"},
 	1: {"client", "policy", "rate", "redisstore", "redisstore/redistest", "storetest"},
-	2: {"connlimit", "grpclimit", "httplimit", "policyfile", "replay"},
+	2: {"connlimit", "grpclimit", "httplimit", "policyfile", "redisstore/rueidisstore", "replay"},
 	3: {"cmd/spillgate/internal/*"},
 	4: {"cmd/spillgate"},
 }
