@@ -44,7 +44,7 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 	case policy.Method:
 		return appendMethod(dst, r), r.Method != ""
 	case policy.Path:
-		return appendPath(dst, r.URL), r.URL != nil
+		return appendPath(dst, r.URL, a.paths), r.URL != nil
 	case policy.Host:
 		n := len(dst)
 		dst = appendHost(dst, r.Host)
@@ -82,7 +82,7 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 // appendPath appends the path in the form in which rules match it. The
 // asterisk of OPTIONS is no path and stays; a request without a path (CONNECT,
 // http://host) is for the root.
-func appendPath(dst []byte, u *url.URL) []byte {
+func appendPath(dst []byte, u *url.URL, paths policy.Paths) []byte {
 	if u == nil {
 		return dst
 	}
@@ -95,7 +95,7 @@ func appendPath(dst []byte, u *url.URL) []byte {
 	case u.RawPath != "" || !plain(path):
 		path = u.EscapedPath()
 	}
-	return policy.AppendPath(dst, path)
+	return paths.Append(dst, path)
 }
 
 // plain reports whether the normal form of the decoded path s is that of its

@@ -137,11 +137,11 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s: %v", target, err)
 			continue
 		}
-		if got := string(appendPath(nil, u)); got != want {
+		if got := string(appendPath(nil, u, policy.Paths{})); got != want {
 			t.Errorf("%s: %q; want %q", target, got, want)
 		}
 	}
-	if got := string(appendPath(nil, &url.URL{Host: "example.com:443"})); got != "/" { // as CONNECT comes
+	if got := string(appendPath(nil, &url.URL{Host: "example.com:443"}, policy.Paths{})); got != "/" { // as CONNECT comes
 		t.Errorf("no path: %q", got)
 	}
 }

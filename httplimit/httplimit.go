@@ -17,6 +17,7 @@ type shared struct {
 	options
 	canonical map[string]string
 	report    *reporter
+	paths     policy.Paths
 }
 
 // an exchange is the memory of one request's decision, reused: no handler
@@ -148,7 +149,7 @@ func (l *limited) keyOf(x *exchange) string {
 // that the options offer. An admitted request is held for the verdict's Delay.
 func Policy(eng *policy.Engine, opts ...Option) func(http.Handler) http.Handler {
 	rules := eng.Policy().Rules()
-	p := policed{shared: &shared{options: optionsOf(opts), canonical: canonical(rules)}, engine: eng, quotas: quotasOf(rules), others: new(others)}
+	p := policed{shared: &shared{options: optionsOf(opts), canonical: canonical(rules), paths: eng.Policy().Paths()}, engine: eng, quotas: quotasOf(rules), others: new(others)}
 	names := make([]string, len(rules))
 	for i := range rules {
 		names[i] = rules[i].Name

@@ -43,6 +43,8 @@ type cache struct {
 	round uint64 // of the request at hand
 	reads []reads
 	text  []byte
+
+	anyCase bool // paths are folded
 }
 
 // reads is what was read of one attribute in a round.
@@ -84,5 +86,8 @@ func (c *cache) fetch(attrs Attributes, slot int) {
 	at := &c.reads[slot-1]
 	at.round, at.from = c.round, len(c.text)
 	c.text, at.ok = attrs.AppendAttr(c.text, c.slots[slot-1])
+	if c.anyCase && c.slots[slot-1].Kind == Path {
+		c.text = foldCase(c.text, at.from)
+	}
 	at.to = len(c.text)
 }

@@ -111,7 +111,7 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 	e.addPenalties(before, o.track)
 	_ = e.SetOverrides(p.overrides) // fails if there are too many limits in the process
 	e.scratch.New = func() any {
-		return &scratch{request: request{buf: make([]byte, 0, 256), key: make([]byte, 0, 256)}}
+		return p.newScratch()
 	}
 	return e
 }
@@ -159,6 +159,12 @@ type scratch struct {
 
 	one  [1]spillgate.Charge // a charge by itself, and what was said of it
 	said [1]spillgate.Decision
+}
+
+func (p *Policy) newScratch() *scratch {
+	s := &scratch{request: request{buf: make([]byte, 0, 256), key: make([]byte, 0, 256)}}
+	s.cache.anyCase = p.paths.AnyCase
+	return s
 }
 
 // charge makes room for the charge of the i-th rule.

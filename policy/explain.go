@@ -46,7 +46,7 @@ func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
 	e := NewEngine(p, spillgate.NewMemory(), Track(0))
 	x := &Explanation{Rules: make([]Explained, len(p.plain))}
 	e.DecideInto(context.Background(), &x.Verdict, attrs, opts...)
-	s := &scratch{}
+	s := p.newScratch()
 	s.begin(attrs, p.slots)
 	p.exempts(&Verdict{}, s, p.index.find(&s.request))
 	e.overriding(&x.Verdict, s)

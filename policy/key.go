@@ -138,6 +138,9 @@ func (r *request) begin(attrs Attributes, s slots) {
 // value returns the value of a; it is good until the next call.
 func (r *request) value(a Attribute) ([]byte, bool) {
 	v, ok := r.attrs.AppendAttr(r.buf[:0], a)
+	if r.cache.anyCase && a.Kind == Path {
+		v = foldCase(v, 0)
+	}
 	if cap(v) > cap(r.buf) {
 		r.buf = v[:0]
 	}

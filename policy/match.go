@@ -20,7 +20,11 @@ type Condition struct {
 
 // Validate reports what is wrong with c, nil if it can be compiled.
 func (c Condition) Validate() error {
-	if _, err := compileMatch(Match{c}); err != nil {
+	_, err := compileMatch(Match{c})
+	if err == nil {
+		err = Paths{}.slashed(Match{c})
+	}
+	if err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
 	return nil
@@ -94,7 +98,7 @@ func compilePattern(k Kind, v string) (pattern, error) {
 		if i := strings.Index(v, "**"); i >= 0 && (i != len(v)-2 || v[i-1] != '/') {
 			return pattern{}, fmt.Errorf("value %q: ** stands only for a whole last segment, as in /api/**", v)
 		}
-		if n := string(AppendPath(nil, v)); n != v {
+		if n := string(AppendPath(nil, v)); n != v && n+"/" != v { // the slash: see Paths.slashed
 			return pattern{}, fmt.Errorf("value %q: not in normal form, so it would never match; write %q", v, n)
 		}
 	case Host:

@@ -97,7 +97,7 @@ func TestConditionsThatCanNeverHoldAreErrors(t *testing.T) {
 		{"method", "DELTE", "mean DELETE"},
 		{"path", "/login?x=1", "use query.NAME"},
 		{"path", "login", "begins with /"},
-		{"path", "/login/", `write "/login"`},
+		{"path", "/login//", `write "/login"`},
 		{"path", "/a/../b", `write "/b"`},
 		{"path", "/a/**/b", "last segment"},
 		{"path", "/a**", "last segment"},

@@ -20,12 +20,16 @@ import (
 // first as a letter, without parameters and with empty segments gone, and each
 // further one after a NUL, which no path holds. A rule speaks of a request that
 // any server might take for one of its own.
-func AppendPath(dst []byte, raw string) []byte {
+func AppendPath(dst []byte, raw string) []byte { return appendReadings(dst, raw, false) }
+
+// appendReadings appends the readings of a path, each with the slash at its
+// end if that is kept.
+func appendReadings(dst []byte, raw string, keep bool) []byte {
 	if isNormal(raw) {
 		return append(dst, raw...)
 	}
 	start := len(dst)
-	dst = appendReading(dst, raw, reading{cut: true, merge: true})
+	dst = appendReading(dst, raw, reading{cut: true, merge: true, keep: keep})
 	slashes := encodedSlash(raw)
 	literal := strings.IndexByte(raw, ';') >= 0
 	kept := emptySegment(raw, slashes)
@@ -33,7 +37,7 @@ func AppendPath(dst []byte, raw string) []byte {
 		return dst
 	}
 	for n := 1; n < 8; n++ {
-		r := reading{slashes: n&1 != 0, cut: n&2 == 0, merge: n&4 == 0}
+		r := reading{slashes: n&1 != 0, cut: n&2 == 0, merge: n&4 == 0, keep: keep}
 		if r.slashes && !slashes || !r.cut && !literal || !r.merge && !kept {
 			continue
 		}
@@ -77,6 +81,7 @@ type reading struct {
 	slashes bool // an encoded slash is a slash
 	cut     bool // parameters are cut from segments
 	merge   bool // empty segments are none
+	keep    bool // the slash at the end is kept
 }
 
 // encodedSlash reports whether s has an encoded slash or backslash.
@@ -124,7 +129,7 @@ func hasReading(readings, r []byte) bool {
 func appendReading(dst []byte, raw string, r reading) []byte {
 	start, seg := len(dst), len(dst)
 	dst = append(dst, '/')
-	param := false
+	param, folder := false, false // folder: what came last names one
 	for i := 0; i <= len(raw); i++ {
 		ends := i == len(raw)
 		if !ends {
@@ -151,7 +156,9 @@ func appendReading(dst []byte, raw string, r reading) []byte {
 		if !ends {
 			continue
 		}
-		switch string(dst[seg+1:]) {
+		last := string(dst[seg+1:])
+		folder = last == "" || last == "." || last == ".."
+		switch last {
 		case ".":
 			dst = dst[:seg]
 		case "":
@@ -171,7 +178,7 @@ func appendReading(dst []byte, raw string, r reading) []byte {
 	if !r.merge {
 		dst = mergeSlashes(dst, start)
 	}
-	if len(dst) == start {
+	if len(dst) == start || r.keep && folder && dst[len(dst)-1] != '/' {
 		dst = append(dst, '/')
 	}
 	return dst

@@ -75,7 +75,7 @@ func FuzzAppendPath(f *testing.F) {
 		readings := strings.Split(string(AppendPath(nil, raw)), "\x00")
 		if isNormal(raw) {
 			for n := range 8 {
-				if got := string(appendReading(nil, raw, reading{n&1 != 0, n&2 != 0, n&4 != 0})); got != raw {
+				if got := string(appendReading(nil, raw, reading{n&1 != 0, n&2 != 0, n&4 != 0, false})); got != raw {
 					t.Fatalf("%q is taken for normal, and is %q", raw, got)
 				}
 			}

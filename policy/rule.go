@@ -146,6 +146,7 @@ type Policy struct {
 	exemptions []exemption
 	off        bool // nobody is refused
 	backups    bool // a rule has a Backup
+	paths      Paths
 
 	usage   []Usage
 	metered []metered // usage made ready
@@ -174,8 +175,12 @@ const MaxRules = 10_000
 
 // Compile makes rules ready to decide. The error joins one [*RuleError] for
 // everything that is wrong.
-func Compile(rules []Rule) (*Policy, error) {
+func Compile(rules []Rule, opts ...CompileOption) (*Policy, error) {
 	p := &Policy{plain: append([]Rule(nil), rules...)}
+	for _, opt := range opts {
+		opt(p)
+	}
+	p.paths.prepare(p.plain)
 	var errs []error
 	if len(rules) > MaxRules {
 		return nil, fmt.Errorf("policy: %w: %d rules; at most %d", ErrRule, len(rules), MaxRules)
@@ -201,6 +206,7 @@ func Compile(rules []Rule) (*Policy, error) {
 			}
 		}
 		c := r.compile(bad)
+		p.paths.checkSlashes(r, bad)
 		if c.meter != nil && !r.Exempt {
 			entries := func(field string) func(int, error) {
 				return func(entry int, err error) {

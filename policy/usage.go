@@ -114,6 +114,10 @@ func (p *Policy) WithUsage(list []Usage) (*Policy, error) {
 			bad("match", fmt.Errorf("more than %d usages", MaxUsage))
 			break
 		}
+		u.Match = p.paths.fold(u.Match)
+		if err := p.paths.slashed(u.Match); err != nil {
+			bad("match", err)
+		}
 		m := u.compile(bad)
 		if m.unit != Requests && m.unit != Bytes && !slices.ContainsFunc(p.plain, func(r Rule) bool { return r.unit() == m.unit && !r.Deny && !r.Exempt }) {
 			bad("unit", fmt.Errorf("no rule counts %s, so this would limit nothing; add a rule with unit: %s", m.unit, m.unit))

@@ -18,6 +18,7 @@ func (d *decoder) file(root *yaml.Node, f *File) {
 		return
 	}
 	doc := document{server: &f.Server}
+	d.foresee(root)
 	m, ok := documentForm.read(d, root, &doc)
 	f.ForGateway = m.values["server"] != nil
 	switch {
@@ -49,7 +50,7 @@ func (d *decoder) compile(doc *document) *policy.Policy {
 			doc.rules[i].Name = fmt.Sprintf("rule-%d", i+1)
 		}
 	}
-	pol, err := policy.Compile(doc.rules)
+	pol, err := policy.Compile(doc.rules, policy.WithPaths(doc.paths))
 	if err == nil {
 		if doc.off {
 			pol = pol.Unenforced()

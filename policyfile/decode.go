@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/spillgate/spillgate/policy"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -14,8 +15,9 @@ type decoder struct {
 	in    string // the key whose value is being read, for messages
 	errs  Errors
 	read  int
-	files fs.FS // beside the policy file; nil if none are read
-	full  bool  // no more errors are wanted, or values read
+	paths policy.Paths // how paths are taken
+	files fs.FS        // beside the policy file; nil if none are read
+	full  bool         // no more errors are wanted, or values read
 }
 
 // fail reports what is wrong at a node, and what to write instead.

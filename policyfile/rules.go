@@ -25,6 +25,7 @@ type document struct {
 
 	overrides      []policy.Override
 	overridePlaces []mapping
+	paths          policy.Paths
 }
 
 var documentForm = form[document]{
@@ -54,7 +55,7 @@ var documentForm = form[document]{
 			},
 		},
 		overridesField,
-		enforceField,
+		enforceField, pathsField,
 		usageField,
 	},
 	hint: func(key string) string {
@@ -280,7 +281,7 @@ func readValues(d *decoder, n *yaml.Node, a policy.Attribute) []string {
 		if !ok {
 			return "", false
 		}
-		err := valueError(a, s)
+		err := d.valueError(a, s)
 		if err != nil {
 			// The attribute is named in d.in already.
 			msg, fix := strings.TrimPrefix(plain(err), a.String()+": "), fixValue(a, s)

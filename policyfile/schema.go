@@ -38,6 +38,7 @@ func Schema() []byte {
 			"additionalProperties": oneOrMore(anyText).schema,
 		},
 	}
+	root["$defs"].(schema)["paths"] = pathsForm.asSchema()
 	heldSchemas(root["$defs"].(schema))
 	usageSchemas(root["$defs"].(schema))
 	store := storeForm.asSchema()

@@ -166,7 +166,7 @@ func otherAttribute[T any](of func(*T) *given) func(d *decoder, key, value *yaml
 			return true
 		}
 		if a.Kind == policy.Path {
-			s = string(policy.AppendPath(nil, s))
+			s = string(d.paths.Append(nil, s))
 		}
 		g := of(into)
 		if g.attrs == nil {

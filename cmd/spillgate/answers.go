@@ -80,6 +80,35 @@ var dialects = map[policyfile.Dialect]httplimit.Dialect{
 	policyfile.DialectEnvoy:  httplimit.Envoy,
 }
 
+// pathsText returns what a file says of paths, "" if that is nothing.
+func pathsText(p policy.Paths) string {
+	var out []string
+	if p.AnyCase {
+		out = append(out, "in any case")
+	}
+	if p.Slash {
+		out = append(out, "with a slash at the end are others than without")
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "\n  paths " + strings.Join(out, ", and ") + "\n"
+}
+
+// checkedPaths is what a file says of paths, for programs.
+type checkedPaths struct {
+	Case          string `json:"case"`
+	TrailingSlash string `json:"trailing_slash"`
+}
+
+func pathsJSON(p policy.Paths) *checkedPaths {
+	if p == (policy.Paths{}) {
+		return nil
+	}
+	words := map[bool]string{false: "ignored", true: "matters"}
+	return &checkedPaths{words[!p.AnyCase], words[p.Slash]}
+}
+
 // answerServerText returns what a server part says of the same.
 func answerServerText(s *policyfile.Server) (out []string) {
 	if s.FingerprintKeyFile != "" {

@@ -60,6 +60,7 @@ func summarise(w io.Writer, path string, f *policyfile.File) error {
 			}
 		}
 	}
+	b.WriteString(pathsText(f.Policy.Paths()))
 	for i, line := range usageText(f.Policy) {
 		if i == 0 {
 			b.WriteByte('\n')
@@ -231,6 +232,7 @@ type checked struct {
 	Usage   []checkedUsage `json:"usage,omitempty"`
 	Server  *checkedServer `json:"server,omitempty"`
 	Tests   []checkedTest  `json:"tests,omitempty"`
+	Paths   *checkedPaths  `json:"paths,omitempty"`
 	// BeyondGateway is what only a program knows, in a file without a server.
 	BeyondGateway []checkedError   `json:"beyond_gateway,omitempty"`
 	Warnings      []checkedWarning `json:"warnings,omitempty"`
@@ -326,6 +328,7 @@ func checkJSON(w io.Writer, path string) (*policyfile.File, error) {
 		for _, t := range f.Tests {
 			out.Tests = append(out.Tests, checkedTest{t.Name, t.Source})
 		}
+		out.Paths = pathsJSON(f.Policy.Paths())
 		if errors.As(f.BeyondGateway(), &errs) {
 			for _, e := range errs {
 				out.BeyondGateway = append(out.BeyondGateway, checkedError{e.Line, e.Column, e.Msg, e.Fix})

@@ -32,6 +32,8 @@ type trick struct {
 	rules []policy.Rule
 	// proxy lets the requests come from a trusted proxy.
 	proxy bool
+	// paths says how the upstream takes them.
+	paths policy.Paths
 	// count, if there is one, says what is counted, in place of logins.
 	count func(r *http.Request) bool
 }
@@ -182,6 +184,14 @@ func bypassTricks(t *testing.T) []trick {
 		{name: "a large body", write: func(int) string {
 			return "POST /login HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("a", 100000)
 		}},
+
+		// On a server that takes letters of either case for the same.
+		{name: "case", paths: policy.Paths{AnyCase: true}, write: spelled("/LOGIN", "/Login", "/lOGIN/", "/%4cogin", "//LOG%49N;x", "/X/../LOGIN"),
+			count: func(r *http.Request) bool {
+				return isLoginPath(strings.NewReplacer("%4c", "l", "%49", "i").Replace(strings.ToLower(r.RequestURI)))
+			}},
+		{name: "a slash that matters", paths: policy.Paths{Slash: true}, write: spelled("/login", "//login", "/login?/", "/./login", "/login;x"),
+			count: func(r *http.Request) bool { return isLoginPath(r.RequestURI) && !strings.HasSuffix(r.RequestURI, "n/") }},
 
 		// The host as a key and as a condition.
 		{name: "one host, written otherwise", rules: hosted(), write: func(n int) string {
@@ -346,7 +356,11 @@ func TestBypass(t *testing.T) {
 				peer = "127.0.0.2"
 				change = append(change, trusting(t, peer))
 			}
-			f := serve(t, upstream(t, up.ServeHTTP), compile(t, rules...), change...)
+			p, err := policy.Compile(rules, policy.WithPaths(c.paths))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := serve(t, upstream(t, up.ServeHTTP), p, change...)
 			for n := range attempts {
 				for _, status := range exchange(t, peer, f.addr, c.write(n)) {
 					if status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported {
