@@ -21,13 +21,14 @@ type ending struct {
 	slots   bool         // slots are held
 	head    bool         // an answer without a body, whatever is written
 	report  *reporter
+	after   func() // what else is to be done at the end; may be nil
 
 	sent   atomic.Int64 // bytes of the body
 	failed bool         // a write failed, or what was to be written
 
 	// A connection that the handler took over holds slots, and its bytes
 	// count, until it is closed, which may be after the handler returned:
-	// whoever comes second settles.
+	// who comes second settles.
 	taken atomic.Bool
 	half  atomic.Bool // one of both is done
 }
@@ -71,13 +72,36 @@ func (p *policed) serve(w http.ResponseWriter, r *http.Request, v *policy.Verdic
 			}
 			e.settled(v.Ended(outcome))
 		}
-		kept = e.taken.Load() && e.half.CompareAndSwap(false, true)
-		if !kept {
-			e.end()
-		}
+		kept = e.handled(returned)
 	}()
 	p.next.ServeHTTP(w, r)
 	returned = true
+	return false
+}
+
+// hold lets the handler answer, then frees what it holds.
+func (l *limited) hold(w http.ResponseWriter, r *http.Request, free func()) {
+	if _, hijacks := w.(http.Hijacker); !hijacks {
+		defer free()
+		l.next.ServeHTTP(w, r)
+		return
+	}
+	e := &ending{slots: true, after: free}
+	rec, w := record(w)
+	rec.ending = e
+	returned := false
+	defer func() { e.handled(returned) }()
+	l.next.ServeHTTP(w, r)
+	returned = true
+}
+
+// handled says that the handler is done. It reports whether the end is left to
+// the connection that it took over; one that panicked leaves nothing to it.
+func (e *ending) handled(returned bool) (kept bool) {
+	if returned && e.taken.Load() && e.half.CompareAndSwap(false, true) {
+		return true
+	}
+	e.end()
 	return false
 }
 
@@ -87,6 +111,9 @@ func (e *ending) end() {
 		e.settled(e.verdict.Measured(policy.Bytes, e.sent.Load()))
 	}
 	e.verdict.Done()
+	if e.after != nil {
+		e.after()
+	}
 }
 
 func (e *ending) settled(err error) { e.report.fault("verdict not settled", err) }

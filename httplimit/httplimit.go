@@ -42,7 +42,8 @@ func (x *exchange) free() {
 // New limits each caller by lim; [User] says which options tell callers apart.
 // It never waits, except that a request admitted by a [spillgate.Queue] is
 // held for as long as the queue says. A slot of a [spillgate.Concurrency] limit
-// is freed when the handler returns.
+// is freed when the handler returns, or when the connection that it took over
+// (Hijack) is closed.
 func New(lim *spillgate.Limiter, opts ...Option) func(http.Handler) http.Handler {
 	l := limited{shared: &shared{options: optionsOf(opts)}, limiter: lim, quota: new(atomic.Pointer[quota])}
 	if len(l.sources) == 0 {
@@ -94,11 +95,10 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.next.ServeHTTP(w, r)
 		return
 	}
-	defer func() {
+	l.hold(w, r, func() {
 		l.limiter.GiveBack(key, *d)
 		x.free()
-	}()
-	l.next.ServeHTTP(w, r)
+	})
 }
 
 // tell appends what d tells: nothing if there is no limit.

@@ -7,9 +7,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/httplimit"
 	"github.com/spillgate/spillgate/policy"
 )
@@ -77,15 +81,31 @@ func TestSlotIsFreeAfterAPanicAndWhenTheClientLeaves(t *testing.T) {
 
 // TestTakenOverConnectionHoldsItsSlot : a connection that a handler took over
 // holds its slot until it is closed, whether the handler returns before or
-// after, and its bytes count.
+// after, and its bytes count. A handler that panics leaves nothing held.
 func TestTakenOverConnectionHoldsItsSlot(t *testing.T) {
-	for _, bare := range []bool{false, true} {
-		for _, stays := range []bool{false, true} {
-			t.Run(fmt.Sprintf("bare %v, handler stays %v", bare, stays), func(t *testing.T) {
-				e := engine(t, rule(t, "slots", "1 at once"), counting(t, policy.Bytes, "1/h burst 1000"))
-				ended := make(chan struct{})
-				returned := make(chan struct{})
-				h := func(w http.ResponseWriter, r *http.Request) {
+	const upgraded = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+	for _, way := range []string{"policy", "policy, no verdict", "limiter"} {
+		for _, handler := range []string{"stays", "returns", "panics"} {
+			t.Run(way+", handler "+handler, func(t *testing.T) {
+				slots := rule(t, "slots", "1 at once")
+				e := engine(t, slots, counting(t, policy.Bytes, "1/h burst 1000"))
+				wrap := httplimit.Policy(e)
+				taken := func() int64 { return used(e, "slots") }
+				switch way {
+				case "policy, no verdict":
+					wrap = httplimit.Policy(e, httplimit.NoVerdict())
+				case "limiter":
+					lim, err := spillgate.New(slots.Limit)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer lim.Close()
+					wrap = httplimit.New(lim)
+					taken = func() int64 { return 1 - lim.Peek("client.ip:127.0.0.1").Remaining }
+				}
+				ended, returned := make(chan struct{}), make(chan struct{})
+				s := httptest.NewUnstartedServer(wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					defer close(returned)
 					conn, rw, err := w.(http.Hijacker).Hijack()
 					if err != nil {
 						t.Error(err)
@@ -94,7 +114,7 @@ func TestTakenOverConnectionHoldsItsSlot(t *testing.T) {
 					if _, ok := conn.(interface{ CloseWrite() error }); !ok {
 						t.Error("can't be closed one way")
 					}
-					fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+					fmt.Fprint(rw, upgraded)
 					rw.Flush()
 					echo := func() {
 						defer close(ended)
@@ -103,20 +123,18 @@ func TestTakenOverConnectionHoldsItsSlot(t *testing.T) {
 						fmt.Fprint(conn, line)
 						_, _ = rw.ReadString('\n')
 					}
-					if stays {
+					switch handler {
+					case "stays":
 						echo()
-					} else {
+					case "returns":
 						go echo()
+					case "panics":
+						go echo()
+						panic(http.ErrAbortHandler)
 					}
-				}
-				var opts []httplimit.Option
-				if bare {
-					opts = append(opts, httplimit.NoVerdict())
-				}
-				s := served(t, e, func(w http.ResponseWriter, r *http.Request) {
-					defer close(returned)
-					h(w, r)
-				}, opts...)
+				})))
+				s.Start()
+				defer s.Close()
 				conn, err := net.Dial("tcp", s.Listener.Addr().String())
 				if err != nil {
 					t.Fatal(err)
@@ -130,22 +148,32 @@ func TestTakenOverConnectionHoldsItsSlot(t *testing.T) {
 				if line, _ := in.ReadString('\n'); line != "ping\n" {
 					t.Errorf("%q", line)
 				}
-				if !stays {
+				if handler != "stays" {
 					<-returned
 				}
-				// Others use what memory the decision used.
-				for range 5 {
-					if status, _ := post(t, s, strings.NewReader("x")); status != 429 {
-						t.Errorf("beside it: %d", status)
+				if handler == "panics" {
+					for end := time.Now().Add(10 * time.Second); taken() != 0 && time.Now().Before(end); runtime.Gosched() {
 					}
-				}
-				if n := used(e, "slots"); n != 1 {
-					t.Errorf("%d slots are taken", n)
+				} else {
+					for range 5 { // others use what memory the decision used
+						if status, _ := post(t, s, strings.NewReader("x")); status != 429 {
+							t.Errorf("beside it: %d", status)
+						}
+					}
+					if n := taken(); n != 1 {
+						t.Errorf("%d slots are taken", n)
+					}
 				}
 				conn.Close()
 				<-ended
-				become(t, e, "slots", 0)
-				become(t, e, "bytes", int64(len("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nping\n")))
+				for end := time.Now().Add(10 * time.Second); taken() != 0; runtime.Gosched() {
+					if time.Now().After(end) {
+						t.Fatal("the slot is not free")
+					}
+				}
+				if way != "limiter" && handler != "panics" {
+					become(t, e, "bytes", int64(len(upgraded+"ping\n")))
+				}
 			})
 		}
 	}
