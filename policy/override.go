@@ -149,6 +149,18 @@ func (o *Overrides) All() []*Override {
 	return out
 }
 
+// Listed returns how many addresses, networks and values o names, which is one
+// of All: by its list, or by the condition that it is looked up by. What it
+// names again counts once.
+func (o *Overrides) Listed(one *Override) (n int) {
+	for i := range o.nodes {
+		if o.all[o.nodes[i].over].Override == one {
+			n++
+		}
+	}
+	return n
+}
+
 // Len returns how many addresses, networks and values the lists and conditions
 // name by which callers are looked up.
 func (o *Overrides) Len() int {

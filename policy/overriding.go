@@ -20,7 +20,7 @@ var refusal, _ = spillgate.Limit{Period: time.Second}.Meter()
 // addEveryRule adds the rule by which overrides refuse that name none. The
 // index does not know it, so no request finds it.
 func (p *Policy) addEveryRule() {
-	r := rule{Rule: &Rule{Name: everyRule, Key: []Part{{Attributes: []Attribute{{Kind: ClientIP}}}}, Deny: true}, meter: refusal}
+	r := rule{Rule: &Rule{Name: everyRule, Key: []Part{{Attributes: []Attribute{{Kind: ClientIP}}}}, Deny: true, Disabled: true}, meter: refusal}
 	p.rules = append(p.rules, r)
 }
 

@@ -173,6 +173,46 @@ func (d *decoder) overridesBeyondGateway(doc *document) (errs []*Error) {
 	return errs
 }
 
+// overrideWarnings finds what is odd about the overrides at that time.
+func (doc *document) overrideWarnings(now time.Time, add func(code string, at *yaml.Node, msg, fix string)) {
+	for i := range doc.overrides {
+		o, m := &doc.overrides[i], &doc.overridePlaces[i]
+		if !o.Until.IsZero() && !now.Before(o.Until) {
+			add("expired", target(m.at("until")), "until: the override has ended, and has no effect", "remove the override, or write a later date")
+		}
+		if a, ok := claimedBy(o); ok && !o.Deny {
+			gives := "is exempt"
+			if !o.Exempt {
+				gives = "has this limit"
+			}
+			add("claimed-exempt", target(m.at("match", "list")), fmt.Sprintf("whoever says the right %s %s, and the client chooses what it says", a, gives),
+				"add a condition that it can't choose, such as client.ip, or keep the value secret")
+		}
+	}
+}
+
+// claimedBy returns the attribute that alone decides whom o is for, if the
+// client claims it.
+func claimedBy(o *policy.Override) (claimed policy.Attribute, ok bool) {
+	if o.List != "" {
+		if len(o.Key.Attributes) == 0 || !o.Key.Attributes[0].Kind.Claimed() {
+			return claimed, false
+		}
+		claimed, ok = o.Key.Attributes[0], true
+	}
+	for _, c := range o.Match {
+		switch c.Attribute.Kind {
+		case policy.Method, policy.Path, policy.Host: // the client's choice too
+		default:
+			if !c.Attribute.Kind.Claimed() {
+				return policy.Attribute{}, false
+			}
+			claimed, ok = c.Attribute, true
+		}
+	}
+	return claimed, ok
+}
+
 // fixReference says which rule or group may be meant.
 func (doc *document) fixReference(wrong *policy.OverrideError) string {
 	var names []string

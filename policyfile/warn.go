@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spillgate/spillgate/clientip"
 	"github.com/spillgate/spillgate/policy"
@@ -15,7 +16,8 @@ import (
 // it stands.
 type Warning struct {
 	// Code names the kind of warning, for programs: those of
-	// [policy.Warning], "any-proxy" and "failures".
+	// [policy.Warning], those of overrides ("expired", "claimed-exempt"),
+	// "any-proxy" and "failures".
 	Code string
 	// Error is the place, what is odd and why, and what to write instead.
 	Error
@@ -23,7 +25,7 @@ type Warning struct {
 
 // WarningCodes are the codes that a [Warning] may have.
 func WarningCodes() []string {
-	return []string{"any-proxy", "burst", "claimed-lane", "failures", "open-backup", "path-key", "penalty-key", "repeated", "unreachable", "untold-tokens", "user-agent"}
+	return []string{"any-proxy", "burst", "claimed-exempt", "claimed-lane", "expired", "failures", "open-backup", "path-key", "penalty-key", "repeated", "unreachable", "untold-tokens", "user-agent"}
 }
 
 // warnings returns what is odd about a file without errors.
@@ -64,6 +66,7 @@ func (d *decoder) warnings(root *yaml.Node, doc *document, f *File) (out []Warni
 				"add usage at the top of the file, or a cost")
 		}
 	}
+	doc.overrideWarnings(time.Now(), add)
 	slices.SortStableFunc(out, func(a, b Warning) int {
 		if a.Line != b.Line {
 			return a.Line - b.Line

@@ -24,6 +24,10 @@ rules:
   - {name: lanes, key: client.ip, limit: 10/s burst 20, lanes: [{match: {client.ip: 10.0.0.0/8}, keep: 0}, {match: {header.x-plan: paid}, keep: 1}, {keep: 30%}]}
   - {name: llm, unit: tokens, key: client.ip, limit: 100/s}
   - {name: token, key: header.x-token, limit: 1/s, penalty: {after: 1, within: 1m, block: 1h}}
+overrides:
+  - {exempt: true, rule: visitor, match: {header.x-plan: paid, path: /a}, until: 2001-01-31}
+  - {deny: true, match: {header.user-agent: bad}}
+  - {exempt: true, match: {header.x-key: k, client.ip: 192.0.2.1}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +44,7 @@ rules:
 	want := []string{
 		"1:41 any-proxy", "3:24 user-agent", "4:62 open-backup", "5:42 burst", "6:26 unreachable", "6:26 unreachable",
 		"8:29 failures", "10:12 repeated", "11:108 claimed-lane", "12:23 untold-tokens", "13:61 penalty-key",
+		"15:42 claimed-exempt", "15:82 expired",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

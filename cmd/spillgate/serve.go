@@ -134,8 +134,9 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 			return &exitError{exitRunning, err}
 		}
 	}
+	eng := policy.NewEngine(file.Policy, store, engine...)
 	g, err := gateway.New(gateway.Config{
-		Engine:   policy.NewEngine(file.Policy, store, engine...),
+		Engine:   eng,
 		Upstream: upstream,
 		Client:   server.Client,
 		Headers:  headers[server.Headers],
@@ -161,6 +162,7 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 			return &exitError{exitRunning, errors.Join(err, ln.Close())}
 		}
 	}
+	defer watchLists(ctx, file, path, eng, logger)()
 	announce(stdout, path, file, ln.Addr(), server.Upstream, f.demo)
 	defer context.AfterFunc(ctx, func() {
 		logger.Info("stopping: requests under way may finish; a second signal cuts them", "drain", f.drain)

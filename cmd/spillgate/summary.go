@@ -61,6 +61,12 @@ func summarise(w io.Writer, path string, f *policyfile.File) error {
 		}
 	}
 	b.WriteString(pathsText(f.Policy.Paths()))
+	for i, line := range overridesText(f.Policy) {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
 	for i, line := range usageText(f.Policy) {
 		if i == 0 {
 			b.WriteByte('\n')
@@ -230,9 +236,12 @@ type checked struct {
 	Enforce string         `json:"enforce,omitempty"`
 	Rules   []checkedRule  `json:"rules,omitempty"`
 	Usage   []checkedUsage `json:"usage,omitempty"`
-	Server  *checkedServer `json:"server,omitempty"`
-	Tests   []checkedTest  `json:"tests,omitempty"`
-	Paths   *checkedPaths  `json:"paths,omitempty"`
+
+	Overrides []checkedOverride `json:"overrides,omitempty"`
+
+	Server *checkedServer `json:"server,omitempty"`
+	Tests  []checkedTest  `json:"tests,omitempty"`
+	Paths  *checkedPaths  `json:"paths,omitempty"`
 	// BeyondGateway is what only a program knows, in a file without a server.
 	BeyondGateway []checkedError   `json:"beyond_gateway,omitempty"`
 	Warnings      []checkedWarning `json:"warnings,omitempty"`
@@ -321,7 +330,7 @@ func checkJSON(w io.Writer, path string) (*policyfile.File, error) {
 		for i := range f.Policy.Rules() {
 			out.Rules = append(out.Rules, ruleJSON(&f.Policy.Rules()[i]))
 		}
-		out.Usage = usageJSON(f.Policy)
+		out.Usage, out.Overrides = usageJSON(f.Policy), overridesJSON(f.Policy)
 		if f.ForGateway {
 			out.Server = serverJSON(&f.Server)
 		}
