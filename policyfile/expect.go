@@ -35,7 +35,7 @@ type expectation struct {
 }
 
 // ruleKeys are the keys of an expectation whose values are rules.
-var ruleKeys = []string{"denied", "would_deny", "peeked", "exempt", "rules"}
+var ruleKeys = []string{"denied", "would_deny", "peeked", "exempt", "backup", "rules"}
 
 var expectForm = form[expectation]{
 	what:    "an expectation",
@@ -71,6 +71,7 @@ var expectForm = form[expectation]{
 		ruleField("would_deny", "The rules that would refuse, and spare this key: these and no others."),
 		ruleField("peeked", "The rules that are asked and not charged: these and no others."),
 		ruleField("exempt", "The rule by which the request is exempt, the first if there are several; [] for none."),
+		ruleField("backup", "The rule whose backup a refused request goes to; [] for none."),
 		ruleField("rules", "The rules that apply: these and no others."),
 	},
 }
@@ -190,6 +191,9 @@ func rulesOf(key string, v *policy.Verdict) []string {
 	if x := v.Exempt(); key == "exempt" && x != nil {
 		out = append(out, x.Name)
 	}
+	if key == "backup" && v.Backup() != nil {
+		out = append(out, v.Refusing().Rule.Name)
+	}
 	for i := range v.Len() {
 		o := v.Outcome(i)
 		if key == "rules" || key == "denied" && o.Refuses() || key == "peeked" && o.Peeked ||
@@ -272,7 +276,7 @@ func sameNames(a, b []string) bool {
 }
 
 func names(key string, rules []string) string {
-	what := map[string]string{"denied": "denied by ", "would_deny": "would be denied by ", "peeked": "peeked by ", "exempt": "exempt by ", "rules": "applies: "}[key]
+	what := map[string]string{"denied": "denied by ", "would_deny": "would be denied by ", "peeked": "peeked by ", "exempt": "exempt by ", "backup": "sent to the backup of ", "rules": "applies: "}[key]
 	if len(rules) == 0 {
 		return what + "no rule"
 	}
@@ -373,7 +377,7 @@ func expectationOf(v *policy.Verdict, wanted func(key string) bool) string {
 			add("remaining", "{"+strings.Join(left, ", ")+"}")
 		}
 	}
-	for _, key := range []string{"would_deny", "peeked", "exempt", "rules"} {
+	for _, key := range []string{"would_deny", "peeked", "exempt", "backup", "rules"} {
 		if got := rulesOf(key, v); wanted(key) && (len(got) > 0 || key == "rules") {
 			add(key, flowNames(got))
 		}

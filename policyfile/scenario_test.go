@@ -57,6 +57,7 @@ const guarded = `rules:
   - {name: trial, match: {path: /mail}, limit: 1/min, enforce: 0}
   - {name: shut, match: {path: /admin}, deny: true}
   - {name: slots, match: {path: /slow}, limit: 1 at once}
+  - {name: spare, match: {path: /spare}, limit: 1/h, backup: {upstream: "http://127.0.0.1:9"}}
   - {name: safe, match: {path: /pay}, limit: 10/s, on_fault: closed}
 tests:
   - name: one
@@ -116,6 +117,11 @@ var steps = []struct {
 		name: "slots", text: "- {path: /slow, takes: 10s, expect: allowed}\n- {path: /slow, at: 9999ms, expect: allowed}\n- {path: /slow, at: 10s, times: 3, expect: denied}",
 		rewritten: "- {path: /slow, takes: 10s, expect: allowed}\n- {path: /slow, at: 9999ms, expect: {denied: slots}}\n- {path: /slow, at: 10s, times: 3, expect: allowed}",
 		fails:     []string{"want allowed; got denied by slots, retry after 9m50.001s", "at 10s, request 1 of 3: want denied; got allowed, slots: 0 left"},
+	},
+	{
+		name: "a backup", text: "- {path: /spare, expect: {rules: [spare]}}\n- {path: /spare, expect: {denied: spare, backup: []}}\n- {path: /spare}",
+		rewritten: "- {path: /spare, expect: {rules: [spare]}}\n- {path: /spare, expect: {denied: spare, backup: spare}}\n- {path: /spare, expect: {denied: spare, retry_after: 1h, backup: spare}}",
+		fails:     []string{"want sent to the backup of no rule; got sent to the backup of spare"},
 	},
 	{
 		name: "no rule of that name applies", text: "- {path: /mail, expect: {remaining: {login: 1}}}",

@@ -308,6 +308,9 @@ func said(at *policy.Explained) []string {
 	default:
 		limit += fmt.Sprintf("then %d of %d are left", d.Remaining, d.Limit)
 	}
+	if kept := o.Kept(); kept > 0 {
+		limit += fmt.Sprintf(", beside %d that are kept for better lanes", kept)
+	}
 	return append(out, limit)
 }
 
@@ -321,6 +324,9 @@ func amount(n int64, unit string) string {
 // conclusion says what is decided.
 func (x *explained) conclusion() string {
 	v := &x.Verdict
+	if b := v.Backup(); b != nil {
+		return fmt.Sprintf("Even if nobody has used anything yet, %s (%s) refuses the request, and sends it to its backup, %s.", v.Refusing().Rule.Name, v.Refusing().Rule.Source, b.Upstream)
+	}
 	switch o := v.Refusing(); {
 	case v.Allowed && !x.file.Policy.Enforced():
 		return "The request passes: the file says enforce: off, so nobody is refused."
@@ -369,6 +375,7 @@ type explainedRule struct {
 	Unit       string   `json:"unit,omitempty"`
 	Charged    *int64   `json:"charged,omitempty"`
 	Remaining  *int64   `json:"remaining,omitempty"`
+	Kept       int64    `json:"kept,omitempty"`        // for better lanes
 	RetryAfter *float64 `json:"retry_after,omitempty"` // seconds; -1 if no wait helps
 }
 
@@ -376,6 +383,7 @@ type explainedVerdict struct {
 	Allowed    bool     `json:"allowed"`
 	DeniedBy   []string `json:"denied_by,omitempty"`
 	RetryAfter *float64 `json:"retry_after,omitempty"`
+	Backup     string   `json:"backup,omitempty"` // where it goes instead
 	Error      string   `json:"error,omitempty"`
 }
 
@@ -406,7 +414,7 @@ func (x *explained) asJSON() explainedJSON {
 		if o := at.Outcome; o != nil {
 			r.Peeked, r.Trial, r.Allowed = o.Peeked, o.Trial, &o.Decision.Allowed
 			if o.Judged() {
-				r.Unit, r.Charged, r.Remaining = unit(at.Rule), &o.Decision.Taken, &o.Decision.Remaining
+				r.Unit, r.Charged, r.Remaining, r.Kept = unit(at.Rule), &o.Decision.Taken, &o.Decision.Remaining, o.Kept()
 			}
 			if !o.Decision.Allowed {
 				r.RetryAfter = seconds(o.Decision.RetryAfter)
@@ -420,6 +428,9 @@ func (x *explained) asJSON() explainedJSON {
 	switch {
 	case len(out.Verdict.DeniedBy) > 0:
 		out.Verdict.RetryAfter = seconds(x.Verdict.RetryAfter())
+		if b := x.Verdict.Backup(); b != nil {
+			out.Verdict.Backup = b.Upstream
+		}
 	case !x.Verdict.Allowed:
 		out.Verdict.Error = x.Verdict.Err().Error()
 	}
