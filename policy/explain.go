@@ -15,7 +15,9 @@ type Explanation struct {
 	// Verdict is what is decided on a store in which nobody has used anything
 	// yet. Nothing needs to be settled.
 	Verdict Verdict
-	// Rules has what is to be said of each rule, in the policy's order.
+	// Rules has what is to be said of each rule, in the policy's order. An
+	// override that blocks whatever the rules say comes last, under the name
+	// by which it refuses.
 	Rules []Explained
 }
 
@@ -59,15 +61,21 @@ func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
 		at.Matches, at.Exempts = true, r.Exempt
 		at.Outcome = x.Verdict.Of(r.Name)
 		at.Key = string(s.appendText(nil, r.Key, &e.prints))
+		by := s.over.of(i)
 		switch {
 		case at.Exempts || at.Outcome != nil:
 		case s.spares(r):
 			at.Why = fmt.Sprintf("the request is exempt, by %s", p.exempting(s, r))
 		case s.over.of(i).exempts():
 			at.Why = "the request is exempt, by the override " + s.over.of(i).told.String()
+		case by.exempts():
+			at.Why = fmt.Sprintf("the request is exempt, by the override %s", by.told)
 		default:
 			at.Why = x.Verdict.instead()
 		}
+	}
+	if o := x.Verdict.Of(everyRule); o != nil {
+		x.Rules = append(x.Rules, Explained{Rule: o.Rule, Outcome: o, Matches: true, Key: string(s.appendText(nil, o.Rule.Key, &e.prints))})
 	}
 	return x
 }

@@ -36,6 +36,9 @@ func TestExplainSaysWhatDecideDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if p, err = p.WithOverrides(randomOverrides(t, r, p)); err != nil {
+			t.Fatal(err)
+		}
 		for range 25 {
 			attrs := randomVisit(r)
 			v := NewEngine(p, spillgate.NewMemory()).Decide(context.Background(), attrs, At(start))
@@ -44,10 +47,41 @@ func TestExplainSaysWhatDecideDoes(t *testing.T) {
 	}
 }
 
+// randomOverrides are a few overrides of the rules of p.
+func randomOverrides(t *testing.T, r *rand.Rand, p *Policy) (list []Override) {
+	for range r.IntN(5) {
+		o := Override{Match: Match{{Attribute{Kind: ClientIP}, []string{pick(r, []string{"192.0.2.1", "192.0.2.0/24", "2001:db8::/32"})}}}}
+		if r.IntN(3) == 0 {
+			o.Match = append(o.Match, Condition{Attribute{Kind: Method}, []string{"GET"}})
+		}
+		var limited []string
+		for i := range p.plain {
+			if p.plain[i].Limit.Algorithm == spillgate.Bucket && !p.plain[i].Deny && !p.plain[i].Exempt {
+				limited = append(limited, p.plain[i].Name)
+			}
+		}
+		o.Until = pick(r, []time.Time{{}, start.Add(time.Hour), start})
+		switch n := r.IntN(6); {
+		case n == 0:
+			o.Deny = true
+		case len(limited) == 0 || n == 1:
+			o.Exempt = true
+		default:
+			o.Rules = []string{pick(r, limited), pick(r, limited)}[:1]
+			switch o.Exempt, o.Deny = n == 2, n == 3; n {
+			case 4, 5:
+				o.Limit = testRule(t, "r", "50/s").Limit
+			}
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
 func checkExplained(t *testing.T, p *Policy, attrs Attrs, v *Verdict) {
 	t.Helper()
 	x := p.Explain(attrs, At(start))
-	if x.Verdict.Allowed != v.Allowed || x.Verdict.Len() != v.Len() || len(x.Rules) != len(p.plain) {
+	if x.Verdict.Allowed != v.Allowed || x.Verdict.Len() != v.Len() || len(x.Rules) < len(p.plain) || len(x.Rules) > len(p.plain)+1 {
 		t.Fatalf("%q: explained %+v, decided %+v", attrs, x.Verdict, v)
 	}
 	if exempt := v.Exempt(); exempt != nil && !x.Rules[slices.IndexFunc(p.plain, func(r Rule) bool { return r.Name == exempt.Name })].Exempts {
@@ -55,7 +89,8 @@ func checkExplained(t *testing.T, p *Policy, attrs Attrs, v *Verdict) {
 	}
 	ended := v.Refusing() != nil && !v.Refusing().Judged() || v.err != nil
 	for i := range x.Rules {
-		at, decided := &x.Rules[i], v.Of(p.plain[i].Name)
+		at := &x.Rules[i]
+		decided := v.Of(at.Rule.Name)
 		switch {
 		case (at.Outcome == nil) != (decided == nil):
 			t.Fatalf("%q: %s: explained %+v, decided %+v", attrs, at.Rule.Name, at.Outcome, decided)
@@ -63,7 +98,7 @@ func checkExplained(t *testing.T, p *Policy, attrs Attrs, v *Verdict) {
 			t.Fatalf("%q: %s: outcome %v because %q", attrs, at.Rule.Name, at.Outcome, at.Why)
 		case at.Outcome != nil && (!at.Matches || at.Outcome.Peeked != decided.Peeked || at.Outcome.Decision.Allowed != decided.Decision.Allowed):
 			t.Fatalf("%q: %s: explained %+v, decided %+v", attrs, at.Rule.Name, at.Outcome, decided)
-		case at.Matches && at.Outcome == nil && !ended && !at.Exempts && !strings.HasPrefix(at.Why, "the request is exempt, by r"):
+		case at.Matches && at.Outcome == nil && !ended && !at.Exempts && !strings.HasPrefix(at.Why, "the request is exempt, by r") && !strings.HasPrefix(at.Why, "the request is exempt, by the override"):
 			t.Fatalf("%q: %s matches and was not asked: %s", attrs, at.Rule.Name, at.Why)
 		case at.Matches != (at.Key != ""):
 			t.Fatalf("%q: %s: key %q of a rule that matches: %v", attrs, at.Rule.Name, at.Key, at.Matches)

@@ -30,12 +30,12 @@ type Warning struct {
 // are switched off are passed over.
 func (p *Policy) Warnings() []Warning {
 	w := &warner{p: p, budget: maxComparisons}
-	for i := range p.rules {
+	for i := range p.plain {
 		if r := &p.rules[i]; !r.Disabled && (r.Exempt || r.deniesAll()) {
 			w.first = append(w.first, i)
 		}
 	}
-	for i := range p.rules {
+	for i := range p.plain {
 		if r := &p.rules[i]; !r.Disabled {
 			w.at, w.r = i, r
 			w.unreachable()
@@ -207,7 +207,7 @@ func (m Match) fixes(k Kind) bool {
 // bounded reports whether another rule limits the same requests by what is in
 // the key besides the path, or less.
 func (w *warner) bounded() bool {
-	for i := range w.p.rules {
+	for i := range w.p.plain {
 		o := &w.p.rules[i]
 		w.budget--
 		if i == w.at || w.budget < 0 || o.Disabled || o.Deny || o.Exempt || o.Spare != 0 || len(o.Failures) > 0 || len(o.Peek) > 0 || o.Limit.Algorithm == spillgate.Unlimited {

@@ -34,6 +34,10 @@ type expectation struct {
 	named  []*yaml.Node             // the names of rules in it
 }
 
+// overridesName is what overrides are called where a rule is named: those that
+// refuse whatever the rules say, and those that exempt.
+const overridesName = "overrides"
+
 // ruleKeys are the keys of an expectation whose values are rules.
 var ruleKeys = []string{"denied", "would_deny", "peeked", "exempt", "backup", "rules"}
 
@@ -70,7 +74,7 @@ var expectForm = form[expectation]{
 		},
 		ruleField("would_deny", "The rules that would refuse, and spare this key: these and no others."),
 		ruleField("peeked", "The rules that are asked and not charged: these and no others."),
-		ruleField("exempt", "The rule by which the request is exempt, the first if there are several; [] for none."),
+		ruleField("exempt", "The rule by which the request is exempt, the first if there are several, or overrides; [] for none."),
 		ruleField("backup", "The rule whose backup a refused request goes to; [] for none."),
 		ruleField("rules", "The rules that apply: these and no others."),
 	},
@@ -190,6 +194,9 @@ func rulesOf(key string, v *policy.Verdict) []string {
 	out := []string{}
 	if x := v.Exempt(); key == "exempt" && x != nil {
 		out = append(out, x.Name)
+	}
+	if key == "exempt" && v.Exemption() != nil {
+		out = append(out, overridesName)
 	}
 	if key == "backup" && v.Backup() != nil {
 		out = append(out, v.Refusing().Rule.Name)

@@ -335,6 +335,9 @@ func (d *decoder) known(a *request, f *File) {
 	for i := range rules {
 		names = append(names, rules[i].Name)
 	}
+	if f.Policy.Overrides() != nil {
+		names = append(names, overridesName)
+	}
 	for _, r := range a.want.named {
 		if !slices.Contains(names, r.Value) {
 			d.fail(r, nearest(r.Value, names, "a rule of this file"), "expect: there is no rule %.60q", r.Value)

@@ -260,16 +260,34 @@ func (x *explained) section(b *strings.Builder, title string, of func(*policy.Ex
 			fmt.Fprintf(b, "\n%s:\n", title)
 			title = ""
 		}
-		fmt.Fprintf(b, "  %s (%s)\n", x.Rules[i].Rule.Name, x.Rules[i].Rule.Source)
+		fmt.Fprintf(b, "  %s\n", named(x.Rules[i].Rule))
 		for _, line := range lines {
 			fmt.Fprintf(b, "    %s\n", line)
 		}
 	}
 }
 
+// named names a rule and its place, if it has one.
+func named(r *policy.Rule) string {
+	if r.Source == "" {
+		return r.Name
+	}
+	return fmt.Sprintf("%s (%s)", r.Name, r.Source)
+}
+
 // said returns what a rule that applies does.
 func said(at *policy.Explained) []string {
 	o, r := at.Outcome, at.Rule
+	limited := r.Limit
+	if by := o.Override; by != nil && by.Deny {
+		lines := []string{"refuses " + at.Key + ", by the override " + by.String()}
+		if o.Trial {
+			lines[0] = "would refuse by the override " + by.String() + ", but only counts"
+		}
+		return lines
+	} else if by != nil {
+		limited = by.Limit
+	}
 	if !o.Judged() {
 		why := "refuses every request that matches"
 		if !r.Deny {
@@ -297,14 +315,17 @@ func said(at *policy.Explained) []string {
 		key = at.Key
 	}
 	out := []string{did + " " + key}
-	limit := fmt.Sprintf("limit %s: ", r.Limit)
+	limit := fmt.Sprintf("limit %s: ", limited)
+	if o.Override != nil {
+		limit = fmt.Sprintf("limit %s, by the override %s: ", limited, o.Override)
+	}
 	switch d := &o.Decision; {
-	case r.Limit.Algorithm == spillgate.Unlimited:
+	case limited.Algorithm == spillgate.Unlimited:
 		limit += "no limit"
 	case !d.Allowed && d.RetryAfter == spillgate.Never:
 		limit += fmt.Sprintf("at most %d fit at once, so waiting does not help", d.Limit)
 	case !d.Allowed:
-		limit += fmt.Sprintf("retry after %s", d.RetryAfter)
+		limit += fmt.Sprintf("retry after %s", waitText(d.RetryAfter))
 	default:
 		limit += fmt.Sprintf("then %d of %d are left", d.Remaining, d.Limit)
 	}
@@ -324,24 +345,29 @@ func amount(n int64, unit string) string {
 // conclusion says what is decided.
 func (x *explained) conclusion() string {
 	v := &x.Verdict
-	if b := v.Backup(); b != nil {
-		return fmt.Sprintf("Even if nobody has used anything yet, %s (%s) refuses the request, and sends it to its backup, %s.", v.Refusing().Rule.Name, v.Refusing().Rule.Source, b.Upstream)
+	const empty = "Even if nobody has used anything yet, "
+	o := v.Refusing()
+	wait := "Waiting does not help."
+	if w := v.RetryAfter(); w != spillgate.Never {
+		wait = fmt.Sprintf("It may come again after %s.", waitText(w))
 	}
-	switch o := v.Refusing(); {
+	switch {
+	case v.Backup() != nil:
+		return fmt.Sprintf("%s%s refuses the request, and sends it to its backup, %s.", empty, named(o.Rule), v.Backup().Upstream)
 	case v.Allowed && !x.file.Policy.Enforced():
 		return "The request passes: the file says enforce: off, so nobody is refused."
 	case v.Allowed && v.Len() == 0 && v.Exempt() != nil:
-		return fmt.Sprintf("The request passes: it is exempt by %s (%s).", v.Exempt().Name, v.Exempt().Source)
+		return fmt.Sprintf("The request passes: it is exempt by %s.", named(v.Exempt()))
+	case v.Allowed && v.Len() == 0 && v.Exemption() != nil:
+		return fmt.Sprintf("The request passes: it is exempt by the override %s.", v.Exemption())
 	case v.Allowed && v.Len() == 0:
 		return "No rule applies, so the request passes."
 	case v.Allowed:
 		return "If nobody has used anything yet, the request passes."
 	case o != nil && !o.Judged():
-		return fmt.Sprintf("The request is refused by %s (%s). Waiting does not help.", o.Rule.Name, o.Rule.Source)
-	case o != nil && v.RetryAfter() == spillgate.Never:
-		return fmt.Sprintf("Even if nobody has used anything yet, %s (%s) refuses the request. Waiting does not help.", o.Rule.Name, o.Rule.Source)
+		return fmt.Sprintf("The request is refused by %s. %s", named(o.Rule), wait)
 	case o != nil:
-		return fmt.Sprintf("Even if nobody has used anything yet, %s (%s) refuses the request for %s.", o.Rule.Name, o.Rule.Source, v.RetryAfter())
+		return fmt.Sprintf("%s%s refuses the request. %s", empty, named(o.Rule), wait)
 	}
 	return fmt.Sprintf("Nothing is decided: %v.", v.Err())
 }
@@ -369,6 +395,7 @@ type explainedRule struct {
 	Matches    bool     `json:"matches"`
 	Exempts    bool     `json:"exempts,omitempty"`
 	Key        string   `json:"key,omitempty"`
+	Override   string   `json:"override,omitempty"` // by which it refuses or has another limit
 	Peeked     bool     `json:"peeked,omitempty"`
 	Trial      bool     `json:"trial,omitempty"`
 	Allowed    *bool    `json:"allowed,omitempty"`
@@ -385,6 +412,14 @@ type explainedVerdict struct {
 	RetryAfter *float64 `json:"retry_after,omitempty"`
 	Backup     string   `json:"backup,omitempty"` // where it goes instead
 	Error      string   `json:"error,omitempty"`
+}
+
+// waitText writes a wait as a policy file does, if it is of whole seconds.
+func waitText(d time.Duration) string {
+	if d%time.Second == 0 {
+		return policyfile.FormatPeriod(d)
+	}
+	return d.String()
 }
 
 // seconds returns a wait in seconds, -1 if no wait helps.
@@ -413,6 +448,9 @@ func (x *explained) asJSON() explainedJSON {
 		}
 		if o := at.Outcome; o != nil {
 			r.Peeked, r.Trial, r.Allowed = o.Peeked, o.Trial, &o.Decision.Allowed
+			if o.Override != nil {
+				r.Override = o.Override.String()
+			}
 			if o.Judged() {
 				r.Unit, r.Charged, r.Remaining, r.Kept = unit(at.Rule), &o.Decision.Taken, &o.Decision.Remaining, o.Kept()
 			}
