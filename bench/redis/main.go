@@ -1,0 +1,280 @@
+// Command redis measures stores in Redis, side by side on one server: this
+// repository's on go-redis and on rueidis, redis_rate, and a plain GET as the
+// floor.
+//
+//	go run ./bench/redis [-short] [-flights N]
+//
+// Contestants take turns round by round, and the median of the rounds counts.
+// Numbers don't carry over to another machine, ratios of one run do. The run
+// fails (exit code 1) where a ratio is off its goal by a factor of two.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/redis:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	short := flag.Bool("short", false, "measure for some seconds only")
+	flights := flag.Int("flights", 0, "calls under way at once of our stores; 0 is their default")
+	flag.Parse()
+	if flag.NArg() > 0 || *flights < 0 {
+		return errors.New("flags only, and none of them negative; see -help")
+	}
+	rounds, length := 7, time.Second
+	if *short {
+		rounds, length = 3, 150*time.Millisecond
+	}
+	addr, stop, err := startServer()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	all, closeAll, err := lineup(addr, *flights)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	control := redis.NewClient(&redis.Options{Addr: addr})
+	defer control.Close()
+	t := table{}
+	for range rounds {
+		for _, w := range workloads {
+			for _, c := range all {
+				f := c.does[w.name]
+				if f == nil {
+					continue
+				}
+				r, err := measure(control, w, f, length)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", c.name, w.name, err)
+				}
+				t[cell{w.name, c.name}] = append(t[cell{w.name, c.name}], r)
+			}
+		}
+	}
+	t.print(all)
+	if err := sizes(control, all); err != nil {
+		return err
+	}
+	return t.judge()
+}
+
+// startServer starts a redis-server on a free loopback port, which keeps
+// nothing on disk.
+func startServer() (addr string, stop func(), err error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	addr = ln.Addr().String()
+	ln.Close()
+	_, port, _ := net.SplitHostPort(addr)
+	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+	if err := cmd.Start(); err != nil {
+		return "", nil, fmt.Errorf("%w; `make needs` installs it", err)
+	}
+	stop = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(5 * time.Millisecond) {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+			return addr, stop, nil
+		}
+		if time.Now().After(deadline) {
+			stop()
+			return "", nil, fmt.Errorf("the server does not answer: %w", err)
+		}
+	}
+}
+
+// A workload is what so many callers do at once.
+type workload struct {
+	name    string
+	callers int
+}
+
+const (
+	uniform  = "10k keys, 64 callers"
+	hot      = "one hot key, 64 callers"
+	three    = "three rules, 64 callers"
+	alone    = "one caller"
+	refusing = "refusing one key, 64 callers"
+)
+
+var workloads = []workload{{uniform, 64}, {hot, 64}, {three, 64}, {alone, 1}, {refusing, 64}}
+
+// A result is what one round of one contestant gave.
+type result struct {
+	rate     float64 // decisions a second
+	p50, p99 time.Duration
+	server   time.Duration // processor time of the server a decision
+}
+
+// measure has the callers decide for so long.
+func measure(control *redis.Client, w workload, decide func(caller, n int) error, length time.Duration) (result, error) {
+	var done atomic.Int64
+	var failed atomic.Pointer[error]
+	waits := make([][]time.Duration, w.callers)
+	before, err := processorTime(control)
+	if err != nil {
+		return result{}, err
+	}
+	began := time.Now()
+	var wg sync.WaitGroup
+	for caller := range w.callers {
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				from := time.Now()
+				if from.Sub(began) > length || failed.Load() != nil {
+					return
+				}
+				if err := decide(caller, n); err != nil {
+					failed.Store(&err)
+					return
+				}
+				if len(waits[caller]) < 1<<16 {
+					waits[caller] = append(waits[caller], time.Since(from))
+				}
+				done.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(began)
+	if err := failed.Load(); err != nil {
+		return result{}, *err
+	}
+	after, err := processorTime(control)
+	if err != nil {
+		return result{}, err
+	}
+	var sorted []time.Duration
+	for _, ws := range waits {
+		sorted = append(sorted, ws...)
+	}
+	slices.Sort(sorted)
+	n := done.Load()
+	return result{
+		rate: float64(n) / took.Seconds(), p50: sorted[len(sorted)/2], p99: sorted[len(sorted)*99/100],
+		server: (after - before) / time.Duration(max(1, n)),
+	}, nil
+}
+
+// processorTime returns how long the server's processes have run.
+func processorTime(c *redis.Client) (time.Duration, error) {
+	text, err := c.Info(context.Background(), "cpu").Result()
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for line := range strings.Lines(text) {
+		var v float64
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && (name == "used_cpu_sys" || name == "used_cpu_user") {
+			if _, err := fmt.Sscan(value, &v); err != nil {
+				return 0, err
+			}
+			sum += v
+		}
+	}
+	return time.Duration(sum * 1e9), nil
+}
+
+type cell struct{ workload, contestant string }
+
+type table map[cell][]result
+
+// median returns the median of one number over the rounds.
+func (t table) median(c cell, number func(result) float64) float64 {
+	var xs []float64
+	for _, r := range t[c] {
+		xs = append(xs, number(r))
+	}
+	if len(xs) == 0 {
+		return 0
+	}
+	slices.Sort(xs)
+	return xs[len(xs)/2]
+}
+
+func rate(r result) float64   { return r.rate }
+func p50(r result) float64    { return float64(r.p50) }
+func p99(r result) float64    { return float64(r.p99) }
+func server(r result) float64 { return float64(r.server) }
+
+func (t table) print(all []contestant) {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, load := range workloads {
+		fmt.Fprintf(w, "%s\tdecisions/s\tp50 µs\tp99 µs\tserver µs\t\n", load.name)
+		for _, c := range all {
+			k := cell{load.name, c.name}
+			if t[k] != nil {
+				fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.2f\t\n", c.name, t.median(k, rate), t.median(k, p50)/1e3, t.median(k, p99)/1e3, t.median(k, server)/1e3)
+			}
+		}
+		fmt.Fprintln(w, "\t\t\t\t\t")
+	}
+	w.Flush()
+}
+
+// judge prints the ratios and reports those that are off by a factor of two.
+func (t table) judge() error {
+	ratio := func(w, a, b string, number func(result) float64) float64 {
+		return t.median(cell{w, a}, number) / t.median(cell{w, b}, number)
+	}
+	across := t.median(cell{three, ours}, rate) / t.median(cell{uniform, ours}, rate)
+	off := 0
+	for _, g := range []struct {
+		what    string
+		got     float64
+		want    float64
+		atLeast bool
+	}{
+		{"10k keys: decisions/s by those of redis_rate", ratio(uniform, ours, redisRate, rate), 3, true},
+		{"10k keys: p99 by that of redis_rate", ratio(uniform, ours, redisRate, p99), 1. / 3, false},
+		{"10k keys: server time by that of redis_rate", ratio(uniform, ours, redisRate, server), 1. / 3, false},
+		{"a hot key: decisions/s by those of redis_rate", ratio(hot, ours, redisRate, rate), 4, true},
+		{"one caller: p50 by that of a GET", ratio(alone, ours, floor, p50), 1.3, false},
+		{"three rules: decisions/s by those of one rule", across, 0.6, true},
+		{"refusing: decisions/s by those of memory", ratio(refusing, ours, memory, rate), 0.5, true},
+	} {
+		sign, met := "at most", g.got <= g.want
+		bad := g.got > 2*g.want
+		if g.atLeast {
+			sign, met, bad = "at least", g.got >= g.want, g.got < g.want/2
+		}
+		word := "met"
+		if !met {
+			word = "not met"
+		}
+		if bad {
+			word = "off by a factor"
+			off++
+		}
+		fmt.Printf("%-48s %7.2f  (%s %.2f: %s)\n", g.what, g.got, sign, g.want, word)
+	}
+	if off > 0 {
+		return fmt.Errorf("%d ratios are off their goal by a factor of two", off)
+	}
+	return nil
+}
