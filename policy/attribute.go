@@ -41,13 +41,17 @@ const (
 	// ContentLength is how many bytes the body has, in decimal digits, where
 	// that is known before it is read.
 	ContentLength
+	// TLSClient names who the certificate is for that the client proved to
+	// have, if the server verified it: its first URI, DNS name or e-mail
+	// address, or else its subject.
+	TLSClient
 
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"client.ip", "method", "path", "host", "route", "user", "tenant", "device",
-	"header.", "cookie.", "query.", "claim.", "attr.", "content-length",
+	"header.", "cookie.", "query.", "claim.", "attr.", "content-length", "tls.client",
 }
 
 // named reports whether attributes of kind k carry a name of their own.
@@ -99,7 +103,7 @@ func ParseAttribute(s string) (Attribute, error) {
 		}
 		return Attribute{Kind: k, Name: name}, nil
 	}
-	return Attribute{}, fmt.Errorf("policy: unknown attribute %q%s; known are client.ip, method, path, host, route, user, tenant, device, header.NAME, cookie.NAME, query.NAME, claim.NAME, attr.NAME, content-length",
+	return Attribute{}, fmt.Errorf("policy: unknown attribute %q%s; known are client.ip, method, path, host, route, user, tenant, device, header.NAME, cookie.NAME, query.NAME, claim.NAME, attr.NAME, content-length, tls.client",
 		s, meant(s))
 }
 

@@ -220,7 +220,11 @@ func (c *overrideCompiler) add(i int, v Override) {
 	over := override{Override: &v, until: endOf(v.Until)}
 	c.action(i, &over)
 	var err error
-	if over.match, err = compileMatch(v.Match); err != nil {
+	v.Match = c.p.paths.fold(v.Match)
+	if err = c.p.paths.slashed(v.Match); err == nil {
+		over.match, err = compileMatch(v.Match)
+	}
+	if err != nil {
 		c.bad(i, "match", 0, err)
 		return
 	}
