@@ -105,19 +105,24 @@ func TestManualShowsEachKey(t *testing.T) {
 	}
 }
 
-func TestExamplesLoad(t *testing.T) {
+// TestExamples reads the policies of the examples and plays their tests. They
+// are without warnings.
+func TestExamples(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(repository(t), "examples", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no examples: %v", err)
 	}
 	for _, file := range files {
-		pol, err := Load(file)
+		f, err := LoadFile(file)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		if len(pol.Rules()) == 0 {
-			t.Errorf("%s has no rules", file)
+		if len(f.Warnings) > 0 {
+			t.Errorf("%v", f.Warnings)
+		}
+		if err := f.TestAll(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -37,3 +37,24 @@ func ExampleErrors_Report() {
 	//       |     ^
 	//       | fix: did you mean "limit"?
 }
+
+func ExampleFile_TestAll() {
+	f, err := policyfile.Parse("limits.yaml", []byte(`
+rules:
+  - name: login
+    key: client.ip
+    limit: 1/10s burst 3
+tests:
+  - name: the fourth is refused
+    with: {client.ip: 203.0.113.7}
+    requests:
+      - {times: 3, expect: allowed}
+      - {expect: {denied: login, retry_after: 9s}}
+`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(f.TestAll())
+	// Output: limits.yaml:11:47: test "the fourth is refused": at 0s: want retry after 9s; got 10s
+}

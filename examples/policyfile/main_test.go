@@ -12,6 +12,17 @@ import (
 	"github.com/spillgate/spillgate/policyfile"
 )
 
+// TestLimits plays the tests that stand in the file itself.
+func TestLimits(t *testing.T) {
+	f, err := policyfile.LoadFile("limits.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.TestAll(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOnlyWrongPasswordsCount(t *testing.T) {
 	pol, err := policyfile.Load("limits.yaml")
 	if err != nil {
