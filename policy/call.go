@@ -148,6 +148,29 @@ func (c *Call) Settle(v *Verdict, status int, whole bool) error {
 	return errors.Join(errs...)
 }
 
+// Reserved is what a usage reserves for a request without a body, and of which
+// nothing is known that its answers told: what its length and what it allows add
+// to that, only the request itself can say.
+type Reserved struct {
+	Usage *Usage
+	Units int64
+}
+
+// reserved returns the options of a decision with what usages add to them, and
+// what that is.
+func (e *Engine) reserved(attrs Attributes, opts []Option) ([]Option, []Reserved) {
+	c := e.Call(attrs)
+	if c == nil {
+		return opts, nil
+	}
+	out := make([]Reserved, len(c.parts))
+	opts = c.Reserve(slices.Clone(opts), 0, nil)
+	for i := range c.parts {
+		out[i] = Reserved{c.parts[i].Usage, c.parts[i].estimate.Units}
+	}
+	return opts, out
+}
+
 // UsageTotals say what became of the calls of one [Usage] since the engine
 // was made. All but Over and Back are numbers of calls.
 type UsageTotals struct {

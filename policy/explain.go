@@ -19,6 +19,8 @@ type Explanation struct {
 	// override that blocks whatever the rules say comes last, under the name
 	// by which it refuses.
 	Rules []Explained
+	// Reserved are the usages by which the request is paid for.
+	Reserved []Reserved
 }
 
 // Explained is what is to be said of one rule and one request.
@@ -47,6 +49,7 @@ type Explained struct {
 func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
 	e := NewEngine(p, spillgate.NewMemory(), Track(0))
 	x := &Explanation{Rules: make([]Explained, len(p.plain))}
+	opts, x.Reserved = e.reserved(attrs, opts)
 	e.DecideInto(context.Background(), &x.Verdict, attrs, opts...)
 	s := p.newScratch()
 	s.begin(attrs, p.slots)

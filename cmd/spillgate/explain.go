@@ -239,6 +239,7 @@ func (x *explained) text() string {
 		}
 		return said(at)
 	})
+	b.WriteString(reservedText(x.Reserved))
 	x.section(&b, "Does not apply", func(at *policy.Explained) []string {
 		if at.Why == "" {
 			return nil
@@ -376,6 +377,7 @@ func (x *explained) conclusion() string {
 type explainedJSON struct {
 	Request explainedRequest `json:"request"`
 	Rules   []explainedRule  `json:"rules"`
+	Usage   []reservedJSON   `json:"usage,omitempty"`
 	Verdict explainedVerdict `json:"verdict"`
 }
 
@@ -438,6 +440,7 @@ func (x *explained) asJSON() explainedJSON {
 			Host: x.attr(policy.Host), ClientIP: x.attr(policy.ClientIP),
 		},
 		Rules:   []explainedRule{},
+		Usage:   reservedOf(x.Reserved),
 		Verdict: explainedVerdict{Allowed: x.Verdict.Allowed},
 	}
 	for i := range x.Rules {

@@ -83,3 +83,29 @@ func usageJSON(p *policy.Policy) (out []checkedUsage) {
 	}
 	return out
 }
+
+// reservedText says for people by which usages a request is paid for.
+func reservedText(all []policy.Reserved) string {
+	var b strings.Builder
+	for i, r := range all {
+		if i == 0 {
+			b.WriteString("\nPaid for by usage:\n")
+		}
+		fmt.Fprintf(&b, "  %s (%s)\n", cmp.Or(r.Usage.Unit, policy.Tokens), r.Usage.Source)
+		fmt.Fprintf(&b, "    reserves %d, and more by the length of the request's body and what it allows; the answer says what was used\n", r.Units)
+	}
+	return b.String()
+}
+
+type reservedJSON struct {
+	Source   string `json:"source"`
+	Unit     string `json:"unit"`
+	Reserved int64  `json:"reserved"` // for a request without a body
+}
+
+func reservedOf(all []policy.Reserved) (out []reservedJSON) {
+	for _, r := range all {
+		out = append(out, reservedJSON{r.Usage.Source, cmp.Or(r.Usage.Unit, policy.Tokens), r.Units})
+	}
+	return out
+}
