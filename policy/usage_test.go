@@ -246,3 +246,67 @@ func TestEstimateOfNothingIsSettled(t *testing.T) {
 		t.Errorf("%d left, want 58", got)
 	}
 }
+
+// TestEachSettingOfUsageIsEnforced : no setting is taken and then not applied
+// (Envoy AI Gateway's QuotaPolicy accepts names that it does not know). Each case
+// differs from the first in one of them.
+func TestEachSettingOfUsageIsEnforced(t *testing.T) {
+	const body = `{"max_tokens":400,"generation":{"most":70},"messages":["hello"]}` // 64 bytes
+	const told = `{"usage":{"prompt_tokens":100,"completion_tokens":50,"prompt_tokens_details":{"cached_tokens":60},"completion_tokens_details":{"reasoning_tokens":20}},
+		"tokens":{"in":7,"of":{"cache":5,"stored":1},"out":9,"think":3}}`
+	own := map[string][]string{"input": {"tokens.in"}, "output": {"tokens.out"}}
+	for name, c := range map[string]struct {
+		usage    Usage
+		answer   string
+		status   int
+		reserved int64
+		settled  int64
+	}{
+		"none":             {Usage{Format: "openai"}, told, 200, 16 + 400, 150},
+		"input":            {Usage{Format: "openai", Input: "bytes/2"}, told, 200, 32 + 400, 150},
+		"output":           {Usage{Format: "openai", Output: "77"}, told, 200, 16 + 77, 150},
+		"output else":      {Usage{Format: "openai", Output: "p95 else 33"}, told, 200, 16 + 33, 150},
+		"read":             {Usage{Format: "openai", Read: 10}, told, 200, 16 + 1000, 150},
+		"weight input":     {Usage{Format: "openai", Weights: map[string]int{"input": 200}}, told, 200, 32 + 400, 190},
+		"weight cached":    {Usage{Format: "openai", Weights: map[string]int{"cached": 10}}, told, 200, 16 + 400, 96},
+		"weight output":    {Usage{Format: "openai", Weights: map[string]int{"output": 300}}, told, 200, 16 + 1200, 210},
+		"weight reasoning": {Usage{Format: "openai", Weights: map[string]int{"reasoning": 0}}, told, 200, 16 + 400, 130},
+		"errors":           {Usage{Format: "openai"}, "{}", 500, 16 + 400, 0},
+		"errors kept":      {Usage{Format: "openai", Keep: true}, "{}", 500, 16 + 400, 16 + 400},
+		"format":           {Usage{Format: "anthropic"}, `{"usage":{"input_tokens":1,"cache_read_input_tokens":2,"cache_creation_input_tokens":4,"output_tokens":8}}`, 200, 16 + 400, 15},
+		"weight written":   {Usage{Format: "anthropic", Weights: map[string]int{"written": 1000}}, `{"usage":{"input_tokens":1,"cache_read_input_tokens":2,"cache_creation_input_tokens":4,"output_tokens":8}}`, 200, 16 + 400, 51},
+		"paths":            {Usage{Paths: own}, told, 200, 16 + 1000, 16},
+		"path of most":     {Usage{Paths: map[string][]string{"output": {"tokens.out"}, "most": {"generation.most"}}}, told, 200, 16 + 70, 9},
+		"path of cached":   {Usage{Paths: map[string][]string{"input": {"tokens.in"}, "output": {"tokens.out"}, "cached": {"tokens.of.cache"}}, Weights: map[string]int{"cached": 0}}, told, 200, 16 + 1000, 11},
+		"path of written":  {Usage{Paths: map[string][]string{"input": {"tokens.in"}, "written": {"tokens.of.stored"}}, Weights: map[string]int{"written": 500}}, told, 200, 16 + 1000, 11},
+		"path of thinking": {Usage{Paths: map[string][]string{"output": {"tokens.out", "tokens.think"}, "reasoning": {"tokens.think"}}, Weights: map[string]int{"reasoning": 200}}, told, 200, 16 + 1000, 15},
+		"another unit":     {Usage{Format: "openai", Unit: "others"}, told, 200, 1, 1},
+		"another path":     {Usage{Format: "openai", Match: Match{{Attribute: Attribute{Kind: Path}, Values: []string{"/else"}}}}, told, 200, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			others := testRule(t, "others", "1/h burst 10_000")
+			others.Unit = "others"
+			e := usageEngine(t, []Usage{c.usage}, tokensRule(t, "tokens", "1/h burst 10_000"), others)
+			attrs := Attrs{"path": "/v1"}
+			call := e.Call(attrs)
+			opts := []Option{At(start)}
+			if call != nil {
+				opts = call.Reserve(opts, int64(len(body)), []byte(body))
+			}
+			v := e.Decide(context.Background(), attrs, opts...)
+			if got := 10_000 - remains(e, "tokens", attrs); got != c.reserved {
+				t.Errorf("%d reserved, want %d", got, c.reserved)
+			}
+			if call != nil {
+				call.Answer("application/json", "")
+				call.Write([]byte(c.answer))
+				if err := call.Settle(&v, c.status, true); err != nil {
+					t.Error(err)
+				}
+			}
+			if got := 10_000 - remains(e, "tokens", attrs); got != c.settled {
+				t.Errorf("%d charged, want %d", got, c.settled)
+			}
+		})
+	}
+}
