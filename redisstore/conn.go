@@ -10,6 +10,9 @@ type Conn interface {
 	Lane(ctx context.Context, slot uint16, key string) (string, error)
 	// Slots reports whether keys of one call have to be in one slot.
 	Slots() bool
+	// Punctual reports whether Eval returns at the end of its ctx, whatever
+	// happens.
+	Punctual() bool
 	// Eval makes the calls, in one write where the library can, and fills in
 	// Reply or Err. It must not make a call a second time if the server may
 	// have carried it out. ctx bounds it.

@@ -25,7 +25,9 @@ func newGoRedis(c redis.UniversalClient, budget time.Duration) (*goRedis, error)
 	switch c := c.(type) {
 	case *redis.Client:
 		// The same connections, with the store's budget as the time-out.
-		return &goRedis{client: c.WithTimeout(budget)}, nil
+		own := c.WithTimeout(budget)
+		own.Options().ContextTimeoutEnabled = true // the options are its own, too
+		return &goRedis{client: own}, nil
 	case *redis.ClusterClient:
 		if c.Options().ReadOnly {
 			return nil, fmt.Errorf("redisstore: %w: the cluster client reads from replicas (ReadOnly, RouteByLatency or RouteRandomly): give the store a client without", ErrClient)
@@ -37,6 +39,11 @@ func newGoRedis(c redis.UniversalClient, budget time.Duration) (*goRedis, error)
 
 // Slots is that of [Conn].
 func (g *goRedis) Slots() bool { return g.cluster != nil }
+
+// Punctual is that of [Conn].
+func (g *goRedis) Punctual() bool {
+	return g.cluster == nil || g.cluster.Options().ContextTimeoutEnabled
+}
 
 // Lane is that of [Conn].
 func (g *goRedis) Lane(ctx context.Context, _ uint16, key string) (string, error) {

@@ -59,7 +59,7 @@ type op struct {
 // A flight is one call under way.
 type flight struct {
 	lane *lane
-	lost atomic.Bool // it took too long, and is not waited for
+	lost atomic.Bool // it took too long, and is not waited for, or is over
 }
 
 // lose gives up waiting for a flight, so that others can start.
@@ -73,14 +73,28 @@ func (f *flight) lose() {
 	}
 }
 
-// submit sends o, by itself or with others, and returns at once.
+// submit sends o, by itself or with others. Where the library keeps to time
+// limits, a request that finds nobody under way makes the call itself, which
+// spares two changes of goroutine; otherwise submit returns at once.
 func (l *lane) submit(o *op) {
 	o.done = make(chan struct{})
 	o.phase.Store(opQueued)
 	l.mu.Lock()
 	l.queue = append(l.queue, o)
-	l.launch()
+	if l.flying > 0 || !l.store.punctual {
+		l.launch()
+		l.mu.Unlock()
+		return
+	}
+	l.flying++
 	l.mu.Unlock()
+	var b batch
+	if l.once(&b) {
+		l.mu.Lock()
+		l.flying--
+		l.launch()
+		l.mu.Unlock()
+	}
 }
 
 // launch starts a flight if there is something to send; l is locked.
@@ -94,21 +108,28 @@ func (l *lane) launch() {
 // fly sends what is queued until nothing is.
 func (l *lane) fly() {
 	var b batch
-	for {
-		f := &flight{lane: l}
+	for l.once(&b) {
 		l.mu.Lock()
-		b.gather(l, f)
-		if len(b.ops) == 0 {
+		if len(l.queue) == 0 {
 			l.flying--
 			l.mu.Unlock()
 			return
 		}
 		l.mu.Unlock()
-		b.send(f)
-		if f.lost.Load() {
-			return // another one took its place
-		}
 	}
+}
+
+// once makes one flight with what is queued. It reports false if it took so
+// long that others do not wait for it any more.
+func (l *lane) once(b *batch) bool {
+	f := &flight{lane: l}
+	l.mu.Lock()
+	b.gather(l, f)
+	l.mu.Unlock()
+	if len(b.ops) > 0 {
+		b.send(f)
+	}
+	return f.lost.CompareAndSwap(false, true) // over, so nobody loses it now
 }
 
 // maxBatch is how many requests one call carries at most, maxKeys how many

@@ -22,8 +22,9 @@ type Store struct {
 	options options
 	stats   counters
 
-	base   time.Time
-	offset atomic.Int64 // of the server's clock, from the time since base
+	punctual bool
+	base     time.Time
+	offset   atomic.Int64 // of the server's clock, from the time since base
 
 	mu    sync.RWMutex
 	lanes map[string]*lane
@@ -65,7 +66,7 @@ func Open(conn Conn, opts ...Option) (*Store, error) {
 func open(conn Conn, o options) *Store {
 	now := time.Now()
 	s := &Store{
-		conn: conn, options: o, base: now,
+		conn: conn, options: o, base: now, punctual: conn.Punctual(),
 		lanes: map[string]*lane{}, asks: map[ask]string{}, closing: make(chan struct{}),
 	}
 	s.offset.Store(now.UnixNano())

@@ -32,6 +32,9 @@ type conn struct {
 // Slots is that of [redisstore.Conn].
 func (c *conn) Slots() bool { return c.cluster }
 
+// Punctual is that of [redisstore.Conn].
+func (c *conn) Punctual() bool { return true }
+
 // Lane is that of [redisstore.Conn].
 func (c *conn) Lane(context.Context, uint16, string) (string, error) { return "", nil }
 
