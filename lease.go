@@ -262,7 +262,10 @@ func (sh *leaseShard) learn(e *lease, m *Meter, a answer, hold time.Duration, mo
 	}
 	if a.granted > 0 {
 		sh.setHave(e, e.have+a.granted)
-		e.back, e.until, e.expires = a.granted, full, Instant(later(int64(a.At), int64(hold)))
+		if e.until < a.At { // what was held is earned back by now
+			e.back = 0
+		}
+		e.back, e.until, e.expires = e.back+a.granted, full, Instant(later(int64(a.At), int64(hold)))
 	}
 	if a.At < e.since { // an older answer than the last: that knew of what this took
 		if a.granted > 0 {

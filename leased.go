@@ -80,7 +80,8 @@ type Leased struct {
 
 	mu     sync.Mutex // held while leases are given back
 	timing sync.Mutex
-	timer  *time.Timer // while anything is held by the store's own clock
+	owed   []Correction // to be given back with what is over
+	timer  *time.Timer  // while anything is held by the store's own clock
 	armed  atomic.Bool
 	told   atomic.Bool // callers have given times of their own
 

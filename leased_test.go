@@ -424,6 +424,9 @@ func TestLeasedChange(t *testing.T) {
 	if d := lt.take(0, c)[0]; !d.Allowed || d.At == 0 { // a request that read the limit before
 		t.Errorf("%+v", d)
 	}
+	if err := lt.nodes[0].Return(context.Background(), leaseStart.Add(lt.at)); err != nil {
+		t.Fatal(err)
+	}
 	if left := lt.left(lt.charge(m, 1)); left != 100-used-1 {
 		t.Errorf("%d left, %d used of 100", left, used+1)
 	}

@@ -127,6 +127,23 @@ func (l *Leased) settleBack(ctx context.Context, at time.Time, cs []Correction) 
 	return nil
 }
 
+// maxOwed bounds the corrections that wait to be sent.
+const maxOwed = 1024
+
+// owe puts corrections on the list of what goes back when leases do: nobody who
+// waits for a decision waits for that.
+func (l *Leased) owe(cs []Correction) {
+	l.timing.Lock()
+	defer l.timing.Unlock()
+	for i := range cs {
+		if len(l.owed) < maxOwed {
+			l.owed = append(l.owed, cs[i])
+		} else {
+			l.forfeited.Add(uint64(-cs[i].Delta))
+		}
+	}
+}
+
 // Return gives back what is held in leases that are over. With the store's own
 // clock (a zero time) it is called by itself; whoever gives times of their own
 // calls it, at least every half of Hold for the bound of Hold to be met by half
@@ -142,7 +159,10 @@ func (l *Leased) giveBack(ctx context.Context, at time.Time, all bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.instant(at)
-	var back []Correction
+	l.timing.Lock()
+	back := l.owed
+	l.owed = nil
+	l.timing.Unlock()
 	var errs []error
 	flush := func() {
 		if len(back) > 0 {
@@ -150,6 +170,7 @@ func (l *Leased) giveBack(ctx context.Context, at time.Time, all bool) error {
 			back = back[:0]
 		}
 	}
+	flush()
 	for i := range l.shards {
 		sh := &l.shards[i]
 		sh.Lock()

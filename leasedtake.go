@@ -63,11 +63,6 @@ func (l *Leased) takeAll(ctx context.Context, at time.Time, now Instant, cs []Ch
 	if c.decide(l, cs, out) {
 		return nil
 	}
-	if len(c.back) > 0 {
-		_ = l.settleBack(ctx, at, c.back) // counted as forfeited
-		clear(c.back)
-		c.back = c.back[:0]
-	}
 	l.asked.Add(1)
 	err := l.inner.Take(ctx, at, c.charges[:c.asks], c.answers[:c.asks])
 	if err != nil {
@@ -79,11 +74,7 @@ func (l *Leased) takeAll(ctx context.Context, at time.Time, now Instant, cs []Ch
 	if at.IsZero() {
 		rtt = time.Duration(l.now() - now)
 	}
-	held := c.finish(l, rtt, cs, out)
-	if len(c.back) > 0 {
-		_ = l.settleBack(ctx, at, c.back) // counted as forfeited
-	}
-	if held {
+	if c.finish(l, rtt, cs, out) {
 		l.kept(at)
 	}
 	return nil
@@ -91,6 +82,9 @@ func (l *Leased) takeAll(ctx context.Context, at time.Time, now Instant, cs []Ch
 
 // put gives a call's memory back, without what it points to.
 func (l *Leased) put(c *leaseCall) {
+	if len(c.back) > 0 {
+		l.owe(c.back)
+	}
 	clear(c.parts[:c.n])
 	clear(c.charges[:c.asks])
 	clear(c.back)
@@ -255,9 +249,6 @@ func (c *leaseCall) prepare(l *Leased, i int, g *Charge) {
 		}
 		return
 	case e != nil && g.N > 0:
-		if g.Min > 0 && e.have > 0 { // what is asked for in part is asked of all there is
-			c.back = append(c.back, p.sh.giveBack(e))
-		}
 		p.need = g.N
 		if p.says == unknown && g.Min == 0 && g.Need <= g.N && g.N > e.have && e.since != never {
 			if p.m.limit.Algorithm == Bucket && g.N <= p.m.most { // a window could end before the answer
@@ -389,7 +380,7 @@ func (c *leaseCall) finish(l *Leased, rtt time.Duration, cs []Charge, out []Deci
 				p.nothing(cs[i].Ask, &out[i])
 			}
 		}
-		held = held || p.e != nil && p.e.have > 0
+		held = held || p.e != nil && p.e.have > 0 || len(c.back) > 0
 		p.sh.Unlock()
 	}
 	return held
