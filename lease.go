@@ -243,7 +243,11 @@ type answer struct {
 func (sh *leaseShard) learn(e *lease, m *Meter, a answer, hold time.Duration, most int64) (over int64) {
 	over = max(0, min(a.granted, e.have+e.coming+a.granted-most))
 	a.granted -= over
-	if a.At >= e.since {
+	older := e.older(&a)
+	if !older {
+		if a.At < e.since { // the store's clock was set back
+			e.back, e.expires = 0, min(e.expires, Instant(later(int64(a.At), int64(hold))))
+		}
 		e.skew, e.since, e.used = int64(a.At.sub(a.sent)), a.At, 0
 		e.rtt = uint32(min(a.rtt, math.MaxUint32))
 		e.chunk = 0
@@ -257,7 +261,7 @@ func (sh *leaseShard) learn(e *lease, m *Meter, a answer, hold time.Duration, mo
 		return over + a.granted // of a window before
 	}
 	full := a.until()
-	if m.limit.Algorithm == FixedWindow && e.have > 0 && e.until != full && a.At >= e.since {
+	if m.limit.Algorithm == FixedWindow && e.have > 0 && e.until != full && !older {
 		sh.forfeit(e)
 	}
 	if a.granted > 0 {
@@ -267,7 +271,7 @@ func (sh *leaseShard) learn(e *lease, m *Meter, a answer, hold time.Duration, mo
 		}
 		e.back, e.until, e.expires = e.back+a.granted, full, Instant(later(int64(a.At), int64(hold)))
 	}
-	if a.At < e.since { // an older answer than the last: that knew of what this took
+	if older { // the last answer knew of what this one took
 		if a.granted > 0 {
 			e.state = m.Settle(e.state, e.since, e.since, -a.granted)
 		}
@@ -288,6 +292,15 @@ func (sh *leaseShard) learn(e *lease, m *Meter, a answer, hold time.Duration, mo
 		}
 	}
 	return over
+}
+
+// older reports whether an answer is older than the last one: what was asked
+// earlier, or decided earlier by no more than what a call can take.
+func (e *lease) older(a *answer) bool {
+	if e.since == never {
+		return false
+	}
+	return a.sent < e.since-Instant(e.skew) || a.At < e.since && a.At > e.since-Instant(time.Second)
 }
 
 // forfeit drops the units of e.
