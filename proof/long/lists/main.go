@@ -1,8 +1,8 @@
 // Command lists runs what the tests do in small at full length: the exhaustive
 // small scope to depth 5, every change of limit in it, a million random lists
-// for each algorithm against the oracle, and each property and history of
-// goroutines many times. Lists come in parts, each a process: a process makes
-// 4,194,303 different limits at the most.
+// for each algorithm against the oracle, each property and history of goroutines
+// many times, and twenty thousand seeds of the simulation. Lists come in parts,
+// each a process: a process makes 4,194,303 different limits at the most.
 package main
 
 import (
@@ -39,6 +39,7 @@ func run() error {
 		{"./proof/promises", "-rapid.checks", "30000"},
 		{"./proof/waiting", "-rapid.checks", "20000"},
 		{"-race", "./proof/concurrent", "-histories", "500"},
+		{"./proof/simulation", "-run", "TestSeeds", "-first", "100000", "-seeds", "20000"},
 	} {
 		if err := test(arguments...); err != nil {
 			return err
