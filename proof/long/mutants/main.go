@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,6 +46,7 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(temp)
+	mutants := slices.Concat(mutants, leases)
 	if err := check(ws.Root, mutants); err != nil {
 		return err
 	}
@@ -110,7 +112,7 @@ func check(root string, ms []mutant) error {
 }
 
 // tested are the folders of the root that the tests need.
-var tested = []string{".", "docs", "internal", "testdata", "proof/oracle", "proof/exact", "proof/promises", "proof/waiting", "proof/concurrent"}
+var tested = []string{".", "docs", "internal", "testdata", "policy", "proof/oracle", "proof/exact", "proof/promises", "proof/waiting", "proof/concurrent", "proof/simulation"}
 
 // copyEngine copies the root module and the proofs to a workspace of their own.
 func copyEngine(ws *workspace.Workspace, to string) error {
@@ -185,6 +187,7 @@ var suites = [][]string{
 	{"./proof/promises", "-rapid.checks", "200"},
 	{"./proof/waiting", "-rapid.checks", "200"},
 	{"./proof/concurrent", "-histories", "8"},
+	{"./proof/simulation", "-seeds", "300"},
 }
 
 // try puts the fault m into the copy, runs the suites until one fails, and

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,9 +14,10 @@ func TestEachMutantFits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := check(ws.Root, mutants); err != nil {
+	if err := check(ws.Root, slices.Concat(mutants, leases)); err != nil {
 		t.Error(err)
 	}
+	mutants := slices.Concat(mutants, leases)
 	names := map[string]bool{}
 	for _, m := range mutants {
 		if m.old == m.new || names[m.name] {

@@ -1,0 +1,17 @@
+package main
+
+// leases are faults in what is held and spent without a call.
+var leases = []mutant{
+	{"units are spent before they are paid", "lease.go", "	case e.have >= n:", "	case e.have+1 >= n:"},
+	{"the share is each node's", "leased.go", "k := int64(l.share * float64(most) / float64(n))", "k := int64(l.share * float64(most))"},
+	{"a call that failed is sent again", "leasedtake.go", "	err := l.inner.Take(ctx, at, c.charges[:c.asks], c.answers[:c.asks])\n", "	err := l.inner.Take(ctx, at, c.charges[:c.asks], c.answers[:c.asks])\n	if err != nil {\n		err = l.inner.Take(ctx, at, c.charges[:c.asks], c.answers[:c.asks])\n	}\n"},
+	{"what was set aside for a refusal is lost", "leasedtake.go", "				p.unspend()\n				p.nothing", "				p.nothing"},
+	{"what was set aside for a fault is lost", "leasedtake.go", "			p.unpin()\n			p.unspend()", "			p.unpin()"},
+	{"what a request took is held, too", "leasedtake.go", "a.granted = a.Taken - p.need", "a.granted = a.Taken"},
+	{"what a request took of a lease is put back", "leasedtake.go", "if p.unpin(); !taken {", "if p.unpin(); true {"},
+	{"a lease outlives its window", "lease.go", "e.have > 0 && there >= e.until {", "false {"},
+	{"a lease is given back and kept", "lease.go", "	sh.setHave(e, 0)\n	return c", "	return c"},
+	{"what was earned meanwhile comes back to a lease on top", "leasedsettle.go", "ok && (s.ns < left || s.ns == left && s.part == 0)", "ok || s.ns < left"},
+	{"a refusal is remembered until its end", "lease.go", "	if age > recall {", "	if false {"},
+	{"a retry is told a nanosecond early", "lease.go", "d.RetryAfter = time.Duration(later(int64(d.RetryAfter), 1))", "_ = 0"},
+}
