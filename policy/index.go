@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"math"
 	"math/bits"
 	"strings"
 )
@@ -186,18 +187,29 @@ func (p *probe) find(v []byte, found []uint64) {
 	switch {
 	case p.within.rules == nil:
 	case p.path:
-		for i := 1; i <= len(v) && i <= p.within.longest; i++ {
-			if i == len(v) || v[i] == '/' {
-				p.within.find(v[:i], found)
+		for n := p.within.length(1); n <= len(v); n = p.within.length(n + 1) {
+			if n == len(v) || v[n] == '/' {
+				p.within.find(v[:n], found)
 			}
 		}
 	default:
-		for i := len(v) - 1; i >= 0 && len(v)-i <= p.within.longest; i-- {
-			if v[i] == '.' {
-				p.within.find(v[i:], found)
+		for n := p.within.length(1); n <= len(v); n = p.within.length(n + 1) {
+			if end := v[len(v)-n:]; end[0] == '.' {
+				p.within.find(end, found)
 			}
 		}
 	}
+}
+
+// length returns the least length that a literal may have, from n on.
+func (l *literals) length(n int) int {
+	switch {
+	case n > l.longest:
+		return math.MaxInt
+	case n >= 63:
+		return n
+	}
+	return bits.TrailingZeros64(l.lengths &^ (1<<n - 1))
 }
 
 // nextRule returns the least rule of a set from i on, and -1 if there is none.

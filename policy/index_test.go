@@ -133,7 +133,7 @@ func randomVisit(r *rand.Rand) Attrs {
 			a[name] = value
 		}
 	}
-	set("method", pick(r, []string{"GET", "POST", "post"}))
+	set("method", pick(r, []string{"GET", "POST", "post", "GET\x00POST", "POST\x00PUT\x00GET"}))
 	raw := pick(r, somePaths)
 	if r.IntN(2) == 0 {
 		raw = ""
