@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,6 +131,9 @@ func New(c Config) (*Gateway, error) {
 	spare, err := g.spares(c.Engine.Policy())
 	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(c.Engine.Policy().Rules(), func(r policy.Rule) bool { return r.Tell }) {
+		c.Answers = append([]httplimit.Option{httplimit.NoVerdict()}, c.Answers...) // nobody looks for it
 	}
 	g.handler = httplimit.Policy(c.Engine, append([]httplimit.Option{
 		httplimit.TrustedProxies(c.Client),
