@@ -406,7 +406,10 @@ func TestUpstreamOfModelsThatFails(t *testing.T) {
 	}
 	become(t, e, "tokens", 0)
 
-	addr := upstream(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	addr := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // with a body unread, net/http does not see that the client left
+		<-r.Context().Done()
+	})
 	f = serve(t, addr, llm(t, policy.Usage{Format: "openai", Output: "200"}), keep(&e), func(c *gateway.Config) { c.Timeouts.Response = 20 * time.Millisecond })
 	if got := do(t, visitor(t, "127.0.0.1"), request(t, "POST", f.url, strings.NewReader("{}"))); got.StatusCode != http.StatusGatewayTimeout {
 		t.Error(got.StatusCode)
