@@ -1,4 +1,20 @@
 // Package redisstore keeps the states of limits in Redis or Valkey, so that
 // several machines share them: a [spillgate.Store] whose answers are those of
-// memory, step for step.
+// memory, step for step, for every algorithm.
+//
+//	store, err := redisstore.New(rdb) // a *redis.Client or *redis.ClusterClient
+//	seed, err := store.Seed(ctx)      // all machines digest keys alike
+//	eng := policy.NewEngine(pol, store, policy.Seeded(seed), policy.Nodes(3))
+//
+// All charges of a request are one round trip, decided by one script on the
+// server's clock. Requests that come while calls are under way are gathered into
+// the next one; a lone one never waits. Every call ends within its [Budget]. A
+// server that does not answer is not asked again until a probe in the background
+// is answered; until then every call is an error that wraps
+// [spillgate.ErrUnavailable], which an Engine turns into what each rule says.
+//
+// What differs from memory: there is no cap on keys, so nothing overflows; a key
+// counted under two limits at once may not be a log or slots under one of them; a
+// limit that comes back after another one was in force is the same limit, not a
+// second life of it; a settle of nothing leaves the TTL alone.
 package redisstore
