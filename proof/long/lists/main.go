@@ -1,8 +1,9 @@
 // Command lists runs what the tests do in small at full length: the exhaustive
 // small scope to depth 5, every change of limit in it, a million random lists
 // for each algorithm against the oracle, each property and history of goroutines
-// many times, and twenty thousand seeds of the simulation. Lists come in parts,
-// each a process: a process makes 4,194,303 different limits at the most.
+// many times, twenty thousand seeds of the simulation, and minutes of what
+// happens to a real Redis. Lists come in parts, each a process: a process makes
+// 4,194,303 different limits at the most.
 package main
 
 import (
@@ -40,6 +41,7 @@ func run() error {
 		{"./proof/waiting", "-rapid.checks", "20000"},
 		{"-race", "./proof/concurrent", "-histories", "500"},
 		{"./proof/simulation", "-run", "TestSeeds", "-first", "100000", "-seeds", "20000"},
+		{"./proof/nemesis", "-length", "3m"},
 	} {
 		if err := test(arguments...); err != nil {
 			return err
