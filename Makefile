@@ -22,7 +22,7 @@ run: build ## build, then serve examples/quickstart.yaml in front of a demo upst
 .PHONY: test
 test: needs ## all tests of all modules, with the race detector
 	go test -race work
-	go test -run Alloc . ./policy ./policyfile ./httplimit ./grpclimit # sync.Pool forgets at random under -race
+	go test -run Alloc . ./policy ./policyfile ./httplimit ./grpclimit ./redisstore # sync.Pool forgets at random under -race
 	@$(MAKE) --no-print-directory house
 
 # The house tests read files of every module. `go test` notices changed files
