@@ -87,6 +87,8 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 			dst = append(dst, v...)
 		}
 		return dst, len(values) > 0
+	case policy.TLSClient:
+		return a.appendCertified(dst)
 	case policy.Claim:
 		if a.claim == nil {
 			return dst, false

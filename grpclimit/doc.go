@@ -12,22 +12,29 @@
 //	method        POST, as on the wire
 //	host          the :authority that the client asked for
 //	client.ip     the peer's address; see [TrustedProxies]
+//	tls.client    whom its certificate is for, if the TLS credentials verified it
 //	header.NAME   the metadata of that name, several values joined by ", "
 //	user, …       what the program says: [User], [Tenant], [Device], [Attr], [Claim]
 //
 // Metadata is what the client claims, as header fields are in HTTP. There are
-// no cookies and queries.
+// no cookies and queries, and no content-length: [Cost] says what a message
+// costs.
 //
 // # Answers
 //
 //   - A rule refuses: RESOURCE_EXHAUSTED. The details are a RetryInfo with the
 //     exact wait, which is enough for an otherwise idle key, unless no wait
 //     helps; and a QuotaFailure with one violation for each rule that refuses.
-//   - A rule that denies by itself: PERMISSION_DENIED.
+//   - A rule that denies by itself: PERMISSION_DENIED. So it is with an override
+//     that denies, with a RetryInfo if that ends.
+//   - A penalty blocks the caller: RESOURCE_EXHAUSTED with a RetryInfo and without
+//     a QuotaFailure.
 //   - The store can't answer, and a rule says closed: UNAVAILABLE with a
 //     RetryInfo of a second, and without a QuotaFailure. A fault is never told as
 //     a denial.
 //   - A cost is negative: INVALID_ARGUMENT.
+//
+// A rule with a delay holds a call until it fits, or until its deadline.
 //
 // Of a violation the subject is what the rule's key is made of, never whose
 // bucket it is; quota_id is the rule, quota_metric its unit, quota_value how
@@ -40,5 +47,7 @@
 // and GiveBack. Rules that count failures hear of the code with which the call
 // ends, as UNAUTHENTICATED; a panic is an error, and a client that left before
 // it was answered has failed. Slots are held until the handler returns, for
-// streams too.
+// streams too. Rules that count bytes pay for the messages of the answer, before
+// they are compressed; those of a codec that knows no proto.Message stay
+// estimated.
 package grpclimit

@@ -98,11 +98,11 @@ func describe(o *policy.Outcome) string {
 	case flat(o):
 		return "denied"
 	case d.Reason == spillgate.NeverFits:
-		return fmt.Sprintf("%s: costs more than ever fits at once (%d)", o.Rule.Limit, d.Limit)
+		return fmt.Sprintf("%s: costs more than ever fits at once (%d)", o.Limit(), d.Limit)
 	case d.RetryAfter == spillgate.Never:
-		return fmt.Sprintf("%s: used up, and nothing more will be earned", o.Rule.Limit)
+		return fmt.Sprintf("%s: used up, and nothing more will be earned", o.Limit())
 	default:
-		return fmt.Sprintf("%s: used up; retry after %s", o.Rule.Limit, d.RetryAfter)
+		return fmt.Sprintf("%s: used up; retry after %s", o.Limit(), d.RetryAfter)
 	}
 }
 

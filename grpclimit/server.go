@@ -67,7 +67,16 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return nil, err
 	}
 	returned := false
-	defer func() { s.ended(carrier, err, returned) }()
+	defer func() {
+		if carrier.Verdict.Counts(policy.Bytes) {
+			var answer sent
+			if returned && err == nil {
+				answer.add(resp)
+			}
+			s.measured(carrier, &answer)
+		}
+		s.ended(carrier, err, returned)
+	}()
 	resp, err = handler(carrier, req)
 	returned = true
 	return resp, err
@@ -85,7 +94,7 @@ func (s *server) admit(ctx context.Context, method string, msg any, opens bool, 
 	}
 	c.opts = s.appendCosts(c.opts, ctx, msg)
 	v := &c.verdict
-	s.engine.DecideInto(ctx, v, &c.attributes, c.opts...)
+	s.engine.Await(ctx, v, &c.attributes, c.opts...)
 	s.report.fault("store unavailable", v.Fault)
 	if v.Allowed && v.Delay() > 0 && !wait(ctx, v.Delay()) {
 		s.report.fault("verdict not settled", v.GiveBack())

@@ -143,7 +143,7 @@ func serveOn(t testing.TB, ln net.Listener, target string, svc *service, opts []
 	pb.RegisterTestServiceServer(srv, svc)
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(ln) }()
-	conn, err := grpc.NewClient(target, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := grpc.NewClient(target, append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, dial...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,11 +16,14 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if err != nil {
 		return err
 	}
-	st := &stream{ServerStream: ss, server: s, carrier: carrier, method: info.FullMethod}
+	st := &stream{ServerStream: ss, server: s, carrier: carrier, method: info.FullMethod, counts: carrier.Verdict.Counts(policy.Bytes)}
 	returned := false
 	defer func() {
 		if refusal := st.refused.Load(); refusal != nil && returned {
 			err = refusal.Err() // whatever the handler made of it
+		}
+		if st.counts {
+			s.measured(carrier, &st.sent)
 		}
 		s.ended(carrier, err, returned)
 	}()
@@ -37,6 +40,8 @@ type stream struct {
 	carrier *policy.Carrier
 	method  string
 	refused atomic.Pointer[status.Status] // by a message
+	counts  bool                          // a rule counts the bytes of answers
+	sent    sent
 }
 
 // Context returns the context with the verdict.
@@ -72,8 +77,9 @@ func (s *stream) charge(m any) error {
 	)
 	a.begin(&srv.options, ctx, s.method)
 	opts := srv.appendCosts([]policy.Option{policy.Only(srv.messages.unit)}, ctx, m)
+	var v policy.Verdict
 	for left := srv.messages.most; ; {
-		v := srv.engine.Decide(ctx, &a, opts...)
+		srv.engine.Await(ctx, &v, &a, opts...)
 		srv.report.fault("store unavailable", v.Fault)
 		v.Done() // no message holds a slot
 		pause := v.Delay()

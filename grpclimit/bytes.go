@@ -1,0 +1,40 @@
+package grpclimit
+
+import (
+	"sync/atomic"
+
+	"github.com/spillgate/spillgate/policy"
+	"google.golang.org/protobuf/proto"
+)
+
+// sent is how large the messages of an answer are.
+type sent struct {
+	bytes   atomic.Int64
+	unknown atomic.Bool // one of them can't be told
+}
+
+func (s *sent) add(msg any) {
+	m, ok := msg.(proto.Message)
+	if !ok { // of another codec
+		s.unknown.Store(true)
+		return
+	}
+	s.bytes.Add(int64(proto.Size(m)))
+}
+
+// measured settles what the rules that count bytes charged a call whose answer
+// is s. What can't be told stays as it was estimated.
+func (s *server) measured(c *policy.Carrier, answer *sent) {
+	if !answer.unknown.Load() {
+		s.report.fault("verdict not settled", c.Verdict.Measured(policy.Bytes, answer.bytes.Load()))
+	}
+}
+
+// SendMsg sends a message, and counts it if that is asked for.
+func (s *stream) SendMsg(m any) error {
+	err := s.ServerStream.SendMsg(m)
+	if err == nil && s.counts {
+		s.sent.add(m)
+	}
+	return err
+}
