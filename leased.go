@@ -85,7 +85,7 @@ type Leased struct {
 	armed  atomic.Bool
 	told   atomic.Bool // callers have given times of their own
 
-	asked, forfeited, returned, errs atomic.Uint64
+	asked, forfeited, returned, lapsed, errs atomic.Uint64
 }
 
 // NewLeased returns a store that leases from inner. Close it to give back what
@@ -242,15 +242,16 @@ type LeaseStats struct {
 	// Asked counts calls of the inner store's Take, and Errors those that
 	// failed.
 	Asked, Errors uint64
-	// Returned counts units that were given back, Forfeited those that could
-	// not be: the call failed, or their window was over.
-	Returned, Forfeited uint64
+	// Returned counts units that were given back, Lapsed those that need not be,
+	// since the bucket had earned them back by itself, and Forfeited those that
+	// could not be: the call failed, or their window was over.
+	Returned, Lapsed, Forfeited uint64
 }
 
 // Stats returns the numbers of l, taken part by part.
 func (l *Leased) Stats() LeaseStats {
 	st := LeaseStats{MaxKeys: len(l.shards) * leasesAShard, Asked: l.asked.Load(), Errors: l.errs.Load(),
-		Returned: l.returned.Load(), Forfeited: l.forfeited.Load()}
+		Returned: l.returned.Load(), Lapsed: l.lapsed.Load(), Forfeited: l.forfeited.Load()}
 	for i := range l.shards {
 		sh := &l.shards[i]
 		sh.Lock()

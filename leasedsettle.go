@@ -185,6 +185,10 @@ func (l *Leased) giveBack(ctx context.Context, at time.Time, all bool) error {
 				sh.forfeit(e)
 			case all || there >= e.expires:
 				c := sh.giveBack(e)
+				if m.den != 0 && c.Until <= there {
+					l.lapsed.Add(uint64(-c.Delta))
+					continue
+				}
 				if c.Delta == 0 {
 					continue
 				}

@@ -285,9 +285,12 @@ func (p *leasePart) ahead() {
 	e.used = later(e.used, p.own+p.need)
 }
 
+// growth is how many times larger than the last a block can be.
+const growth = 8
+
 // more returns how many units to ask for beyond what a request of n needs: what
 // the key will use while a lease lasts, at the rate at which it was used since
-// the last answer, growing no faster than double each time.
+// the last answer, growing no faster than eightfold each time.
 func (l *Leased) more(e *lease, m *Meter, there Instant, n int64) int64 {
 	most := l.block(m.most, l.nodes.Load())
 	want := most
@@ -298,10 +301,19 @@ func (l *Leased) more(e *lease, m *Meter, there Instant, n int64) int64 {
 			want = int64(min(q, uint64(most)+uint64(n)))
 		}
 	}
-	want = min(want, later(2*min(e.want, most), later(n, n)))
+	want = min(want, later(growth*min(e.want, most), growth*min(n, most)))
 	e.want = want
-	if want/4 < n {
-		return 0 // so few don't pay for a lease
+	if m.limit.Algorithm == Bucket {
+		// What comes back by itself while it is held costs nobody anything, as
+		// long as there is plenty.
+		var d Decision
+		m.decide(e.state, there, Ask{}, &d)
+		if d.Remaining > m.most/2 {
+			want = max(want, min(most, m.units(span{ns: int64(l.hold / 2)})))
+		}
+	}
+	if want/2 < n {
+		return 0 // for this request alone a lease does not pay
 	}
 	more := min(want-n, most-e.have-e.coming)
 	if more < n {

@@ -77,7 +77,7 @@ func run() error {
 	if err := sizes(control, all); err != nil {
 		return err
 	}
-	return t.judge()
+	return errors.Join(t.judge(), leases(addr, rounds, length))
 }
 
 // startServer starts a redis-server on a free loopback port, which keeps

@@ -329,7 +329,7 @@ func (r *run) end() {
 			if st.Held != 0 {
 				w.fail("node %d holds %d units when it is closed", n.number, st.Held)
 			}
-			forfeited += int64(st.Forfeited)
+			forfeited += int64(st.Forfeited + st.Lapsed)
 			r.report.Here += st.Here + st.Refused
 		})
 		w.run()
@@ -348,7 +348,7 @@ func (r *run) end() {
 			spent += e.spent
 		}
 		if paid != spent+forfeited {
-			w.fail("%d paid, %d spent, %d forfeited: some were lost though nothing went wrong", paid, spent, forfeited)
+			w.fail("%d paid, %d spent, %d forfeited or lapsed: some were lost though nothing went wrong", paid, spent, forfeited)
 		}
 	}
 	r.report.Losses = r.ledger.losses

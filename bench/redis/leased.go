@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/redisstore"
+)
+
+// What leases are measured with: four nodes, each with a client, a store and
+// leases of its own, as four processes would have.
+const (
+	leaseNodes = 4
+	floodShare = 0.05 // of the flooded key: what all nodes may hold
+	wideShare  = 0.20 // of the keys that nobody floods
+	noise      = 0.015
+)
+
+// leaseRows are the workloads for leases, and how many times as many decisions a
+// second as redis_rate's are the goal.
+var leaseRows = []struct {
+	name string
+	goal float64
+}{{"keys evenly", 25}, {"keys by Zipf 1", 10}, {"one flooded key", 90}}
+
+// A fleet is the nodes, and redis_rate as many times.
+type fleet struct {
+	clients []*redis.Client
+	exact   []*redisstore.Store
+	rates   []*redis_rate.Limiter
+	picks   [][]int32 // of each caller, by Zipf
+	names   []string
+	ids     []spillgate.Key
+	keys    int
+	round   int
+}
+
+func newFleet(addr string, keys int) (*fleet, error) {
+	f := &fleet{keys: keys}
+	for range leaseNodes {
+		c := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 16})
+		s, err := redisstore.New(c, redisstore.Budget(5*time.Second), redisstore.Prefix("sgl:"))
+		if err != nil {
+			return nil, errors.Join(err, c.Close(), f.close())
+		}
+		f.clients, f.exact, f.rates = append(f.clients, c), append(f.exact, s), append(f.rates, redis_rate.NewLimiter(c))
+	}
+	seed := spillgate.NewSeed()
+	for i := range keys {
+		f.names = append(f.names, fmt.Sprintf("leases:%016x", i))
+		f.ids = append(f.ids, seed.Key(spillgate.AppendPart(nil, "user", fmt.Sprint(i))))
+	}
+	sums := make([]float64, keys) // of 1/rank
+	sum := 0.0
+	for i := range sums {
+		sum += 1 / float64(i+1)
+		sums[i] = sum
+	}
+	for caller := range uint64(64) {
+		r := rand.New(rand.NewPCG(caller, 1))
+		picks := make([]int32, 1<<14)
+		for i := range picks {
+			at, _ := slices.BinarySearch(sums, r.Float64()*sum)
+			picks[i] = int32(min(at, keys-1))
+		}
+		f.picks = append(f.picks, picks)
+	}
+	return f, nil
+}
+
+func (f *fleet) close() error {
+	var errs []error
+	for i := range f.clients {
+		errs = append(errs, f.exact[i].Close(), f.clients[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// pick returns the key of a caller's n-th call in a row.
+func (f *fleet) pick(row string, caller, n int) int {
+	switch row {
+	case leaseRows[0].name:
+		return pick(caller, n) % f.keys
+	case leaseRows[1].name:
+		return int(f.picks[caller][n&(1<<14-1)])
+	}
+	return 0
+}
+
+func limitOf(row string) spillgate.Limit {
+	l := spillgate.Limit{Rate: 1000, Period: time.Second, Burst: 1000}
+	if row == leaseRows[2].name {
+		l.Rate, l.Burst = 10_000, 10_000
+	}
+	return l
+}
+
+// A lap is what one contestant did in one round.
+type lap struct {
+	rate   float64
+	checks int64
+	calls  uint64 // of the store's script
+	stamps []time.Duration
+	denied int64
+}
+
+// lap has callers decide for so long. decide reports whether a request passed;
+// who passed is stamped if there is an auditor.
+func runLap(length time.Duration, callers int, audited bool, pace time.Duration, decide func(caller, n int) (bool, error)) (lap, error) {
+	var wg sync.WaitGroup
+	var checks, denied atomic.Int64
+	var failed atomic.Pointer[error]
+	stamps := make([][]time.Duration, callers)
+	began := time.Now()
+	for caller := range callers {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(caller), 7))
+			next := time.Duration(0)
+			n, no := 0, int64(0)
+			for ; failed.Load() == nil; n++ {
+				if pace > 0 {
+					if next += time.Duration(r.ExpFloat64() * float64(pace)); next > length {
+						break
+					}
+					if wait := next - time.Since(began); wait > 0 {
+						time.Sleep(wait)
+					}
+				} else if n%16 == 0 && time.Since(began) > length {
+					break
+				}
+				ok, err := decide(caller, n)
+				if err != nil {
+					failed.Store(&err)
+					break
+				}
+				if !ok {
+					no++
+				} else if audited {
+					stamps[caller] = append(stamps[caller], time.Since(began))
+				}
+			}
+			checks.Add(int64(n))
+			denied.Add(no)
+		})
+	}
+	wg.Wait()
+	took := time.Since(began)
+	if err := failed.Load(); err != nil {
+		return lap{}, *err
+	}
+	return lap{rate: float64(checks.Load()) / took.Seconds(), checks: checks.Load(), denied: denied.Load(), stamps: slices.Concat(stamps...)}, nil
+}
+
+// leased runs a lap on leases that begin anew.
+func (f *fleet) leased(row string, length time.Duration, audited bool, pace time.Duration) (l lap, err error) {
+	f.round++
+	limit := limitOf(row)
+	meter, err := limit.Meter()
+	if err != nil {
+		return l, err
+	}
+	share, hold := wideShare, time.Second
+	if row == leaseRows[2].name {
+		share, hold = floodShare, spillgate.DefaultLeaseHold
+	}
+	var stores []*spillgate.Leased
+	var spaces []*spillgate.Space
+	for _, exact := range f.exact {
+		s, err := spillgate.NewLeased(exact, spillgate.LeaseOptions{Nodes: leaseNodes, Share: share, Hold: hold})
+		if err != nil {
+			return l, err
+		}
+		sp, err := spillgate.NewSpace(fmt.Sprint("leases", f.round), spillgate.SpaceOptions{})
+		if err != nil {
+			return l, err
+		}
+		stores, spaces = append(stores, s), append(spaces, sp)
+	}
+	ctx := context.Background()
+	type desk struct {
+		charge [1]spillgate.Charge
+		out    [1]spillgate.Decision
+		_      [64]byte
+	}
+	desks := make([]desk, 64)
+	decide := func(caller, n int) (bool, error) {
+		d, node := &desks[caller], caller%leaseNodes
+		d.charge[0] = spillgate.Charge{Space: spaces[node], Key: f.ids[f.pick(row, caller, n)], Meter: meter, Ask: spillgate.Ask{N: 1}}
+		err := stores[node].Take(ctx, time.Time{}, d.charge[:], d.out[:])
+		return d.out[0].Allowed, err
+	}
+	if !audited {
+		// Leases grow while they are used: what counts is how it is when they
+		// have.
+		if _, err := runLap(length, len(desks), false, pace, decide); err != nil {
+			return l, err
+		}
+	}
+	before := f.calls()
+	l, err = runLap(length, len(desks), audited, pace, decide)
+	l.calls = f.calls() - before
+	for _, s := range stores {
+		err = errors.Join(err, s.Close())
+	}
+	return l, err
+}
+
+func (f *fleet) calls() (n uint64) {
+	for _, s := range f.exact {
+		n += s.Stats().Calls
+	}
+	return n
+}
+
+// peer is that lap for redis_rate.
+func (f *fleet) peer(row string, length time.Duration) (lap, error) {
+	limit := limitOf(row)
+	of := redis_rate.Limit{Rate: int(limit.Rate), Burst: int(limit.Burst), Period: time.Second}
+	ctx := context.Background()
+	return runLap(length, 64, false, 0, func(caller, n int) (bool, error) {
+		r, err := f.rates[caller%leaseNodes].Allow(ctx, f.names[f.pick(row, caller, n)], of)
+		return err == nil && r.Allowed > 0, err
+	})
+}
+
+// audit returns the most that was admitted at once, beyond what was earned.
+func audit(stamps []time.Duration, limit spillgate.Limit) float64 {
+	slices.Sort(stamps)
+	worst, least := 0.0, 0.0
+	for i, at := range stamps {
+		before := float64(i) - float64(limit.Rate)*at.Seconds()
+		least = min(least, before)
+		worst = max(worst, before+1-least)
+	}
+	return worst
+}
+
+// leases measures and judges leases. Where there is little time there are fewer
+// keys, and the auditor alone judges: a lease needs some requests of its key.
+func leases(addr string, rounds int, length time.Duration) error {
+	few, of := length < time.Second, keys
+	if few {
+		of = 300
+	}
+	f, err := newFleet(addr, of)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	ours, peers := map[string][]float64{}, map[string][]float64{}
+	var perCheck []float64
+	worst := 0.0
+	flooded := limitOf(leaseRows[2].name)
+	for range rounds {
+		for _, row := range leaseRows {
+			p, err := f.peer(row.name, length)
+			if err != nil {
+				return err
+			}
+			o, err := f.leased(row.name, length, row.name == leaseRows[2].name, 0)
+			if err != nil {
+				return err
+			}
+			peers[row.name], ours[row.name] = append(peers[row.name], p.rate), append(ours[row.name], o.rate)
+			if row.name == leaseRows[2].name {
+				worst = max(worst, audit(o.stamps, flooded))
+			}
+		}
+	}
+	// 90 % of the flooded key's limit, asked for by all callers together.
+	paced, err := f.leased(leaseRows[2].name, max(time.Second, 2*length), true, 64*time.Second/9000)
+	if err != nil {
+		return err
+	}
+	perCheck = append(perCheck, float64(paced.calls)/float64(max(1, paced.checks)))
+	off := 0
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "leases, %d nodes, %d keys, 64 callers\tleased/s\tredis_rate/s\ttimes\tgoal\t\n", leaseNodes, of)
+	for _, row := range leaseRows {
+		a, b := middle(ours[row.name]), middle(peers[row.name])
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.1f\t%.0f\t\n", row.name, a, b, a/b, row.goal)
+		if a/b < row.goal/2 && !few {
+			off++
+		}
+	}
+	w.Flush()
+	most := float64(flooded.Burst) * (1 + floodShare + noise)
+	fmt.Printf("auditor: at most %.0f at once of %d; %.0f may be, with %.0f %% of leases and %.1f %% of its own noise\n",
+		worst, flooded.Burst, most, floodShare*100, noise*100)
+	falsely := float64(paced.denied) / float64(max(1, paced.checks))
+	fmt.Printf("at 90 %% load: %.3f calls of the server a check (goal 0.02), %.3f %% refused (goal below 0.1 %%)\n", middle(perCheck), falsely*100)
+	if worst > most {
+		return errors.New("the auditor found more than the bound: the rows of leases are void")
+	}
+	if off > 0 {
+		return fmt.Errorf("%d rows of leases are off their goal by a factor of two", off)
+	}
+	return nil
+}
+
+func middle(xs []float64) float64 {
+	xs = slices.Sorted(slices.Values(xs))
+	return xs[len(xs)/2]
+}
