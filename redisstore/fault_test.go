@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +19,12 @@ var spaces int
 // charge returns a charge of one unit in a space of its own.
 func charge(t testing.TB, limit string) spillgate.Charge {
 	t.Helper()
+	return chargeTTL(t, limit, 0)
+}
+
+// chargeTTL is the same in a space with a time to live.
+func chargeTTL(t testing.TB, limit string, ttl time.Duration) spillgate.Charge {
+	t.Helper()
 	l, err := spillgate.ParseLimit(limit)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +34,7 @@ func charge(t testing.TB, limit string) spillgate.Charge {
 		t.Fatal(err)
 	}
 	spaces++
-	sp, err := spillgate.NewSpace(fmt.Sprintf("%s/%d", t.Name(), spaces), spillgate.SpaceOptions{})
+	sp, err := spillgate.NewSpace(fmt.Sprintf("%s/%d", t.Name(), spaces), spillgate.SpaceOptions{TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,40 +182,5 @@ func TestFlush(t *testing.T) {
 	server.Do("flushall")
 	if d := mustTake(t, s, c); d.Remaining != 2 {
 		t.Errorf("after a flush: %+v", d)
-	}
-}
-
-// TestWrongType wants an error that names the key at which somebody else keeps
-// something, and what they keep left alone.
-func TestWrongType(t *testing.T) {
-	server := redistest.Start(t)
-	s := open(t, server.Client())
-	for _, limit := range []string{"1/h burst 3", "3/h fixed", "3/h sliding", "3/h log", "3 at once"} {
-		for _, put := range [][]any{{"rpush", "KEY", "x"}, {"hset", "KEY", "a", "b"}, {"set", "KEY", "text of somebody else"}} {
-			c := charge(t, limit)
-			other := charge(t, "1/h burst 3")
-			mustTake(t, s, c)
-			keys := server.Do("keys", "*"+c.Space.Name()+"*").([]any)
-			if len(keys) != 1 {
-				t.Fatalf("keys %v", keys)
-			}
-			server.Do("del", keys[0])
-			put[1] = keys[0]
-			server.Do(put...)
-			out := make([]spillgate.Decision, 2)
-			err := s.Take(context.Background(), time.Time{}, []spillgate.Charge{other, c}, out)
-			if put[0] == "set" && (limit == "3/h log" || limit == "3 at once") {
-				continue // a string that is no log counts as none
-			}
-			if !errors.Is(err, redisstore.ErrType) || !errors.Is(err, spillgate.ErrUnavailable) || !strings.Contains(err.Error(), fmt.Sprint(keys[0])) {
-				t.Errorf("%s, %v: error %v, want it to name the key", limit, put, err)
-			}
-			if left := server.Do("exists", keys[0]); left != int64(1) {
-				t.Errorf("%s, %v: it is gone", limit, put)
-			}
-			if d := mustTake(t, s, other); d.Remaining != 2 {
-				t.Errorf("%s, %v: the other charge was taken: %+v", limit, put, d)
-			}
-		}
 	}
 }

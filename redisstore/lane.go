@@ -410,6 +410,9 @@ func (o *op) read(g *group, reply *scriptReply, states []state) {
 					o.finish(fmt.Errorf("redisstore: %w: %s: reply too short", spillgate.ErrUnavailable, Broken))
 					return
 				}
+				if p.tell.used < 0 {
+					o.raws[i] = int64(1)
+				}
 			}
 			continue
 		}
@@ -424,14 +427,15 @@ func (o *op) read(g *group, reply *scriptReply, states []state) {
 			continue
 		}
 		if !st.read {
-			st.read = true
+			var err error
 			st.stamp = unstamped
 			if text, ok := raw.(string); ok {
-				var err error
-				if st.s, st.stamp, err = readState(text, p.m); err != nil {
-					o.letter = 'X'
-				}
+				st.s, st.stamp, err = readState(text, p.m)
 			}
+			if err != nil {
+				o.letter, o.raws[i] = 'X', int64(1)
+			}
+			st.read = err == nil // else whoever is next has to see it, too
 		}
 		p.before = st.held
 		if p.ttl > 0 && p.before.stamp != unstamped && int64(o.now) >= p.before.stamp+int64(p.ttl) {

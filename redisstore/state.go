@@ -48,7 +48,7 @@ func appendUint(dst []byte, n uint64, size int) []byte {
 // fields reads numbers of a stored state.
 type fields struct {
 	rest  []byte
-	short bool
+	short bool // or not what can be
 }
 
 func (f *fields) uint(size int) (n uint64) {
@@ -64,8 +64,29 @@ func (f *fields) uint(size int) (n uint64) {
 }
 
 func (f *fields) instant() spillgate.Instant {
-	s := int64(f.uint(5)) - bias
-	return join(s, int64(f.uint(4)))
+	s, n := int64(f.uint(5))-bias, int64(f.uint(4))
+	f.short = f.short || !fits(s, n)
+	return join(s, n)
+}
+
+// fits reports whether s and n can be seconds and nanoseconds of an instant. No
+// text passes for one.
+func fits(s, n int64) bool {
+	const most = math.MaxInt64/1_000_000_000 + 1
+	return -most <= s && s <= most && n < 1e9
+}
+
+// headSize is how long the head of a log or slots is; kept.lua says what is in
+// it.
+const headSize = 64
+
+// isHead reports whether raw begins with the head of a log or slots.
+func isHead(raw string) bool {
+	if len(raw) <= headSize {
+		return false
+	}
+	a := spillgate.Algorithm(raw[0] & 7)
+	return (a == spillgate.SlidingLog || a == spillgate.Concurrency) && raw[0] == raw[40] && raw[1] < 3 && raw[6] < 60
 }
 
 // unstamped is the stamp of a state that has none.
@@ -74,6 +95,9 @@ const unstamped = math.MinInt64
 // readState returns the state that raw stands for and when it was last
 // charged. m is the meter at hand, for the sake of states that it wrote.
 func readState(raw string, m *spillgate.Meter) (s spillgate.State, stamp int64, err error) {
+	if isHead(raw) { // none of the two words; a limit of another kind begins anew
+		return s, unstamped, nil
+	}
 	l, stamped, rest, err := readLabel([]byte(raw))
 	if err != nil {
 		return s, unstamped, err
@@ -88,7 +112,9 @@ func readState(raw string, m *spillgate.Meter) (s spillgate.State, stamp int64, 
 	case kindBucket:
 		full, nanos := int64(f.uint(5))-bias, f.uint(4)
 		late := nanos>>30<<40 | f.uint(5)
-		s = m.State(int64(join(full, int64(nanos&(1<<30-1)))), late)
+		nanos &= 1<<30 - 1
+		f.short = f.short || !fits(full, int64(nanos))
+		s = m.State(int64(join(full, int64(nanos))), late)
 	case kindSpent:
 		s = m.State(math.MaxInt64, f.uint(6))
 	case kindFixed:
@@ -102,8 +128,8 @@ func readState(raw string, m *spillgate.Meter) (s spillgate.State, stamp int64, 
 			number--
 		}
 		s = m.State(int64(counts), uint64(number))
-	default: // a log or slots: only the script reads those
-		return s, unstamped, nil
+	default: // a log or slots begin with a head, and the others keep nothing
+		return s, unstamped, fmt.Errorf("not a state of %s: %q", l, raw)
 	}
 	stamp = unstamped
 	if stamped {

@@ -13,7 +13,7 @@
 -- ARGV[3...]: the asks; see ask.go.
 -- Reply: the instant; a letter a request; for each key of the first kind what
 -- was there, 1 being something of another type; eight numbers for each charge of
--- a log or slots.
+-- a log or slots, the first -1 if there is something of another type.
 -- Letters: A all taken, D refused, C a state of another limit, W the window of
 -- now is not known, X a key of another type. Nothing was taken but with A.
 
@@ -83,6 +83,14 @@ local function load(k, q)
 		return
 	end
 	label[k] = q.label
+	local size = 14
+	if kind > 2 and kind ~= 11 and kind ~= 12 then
+		size = kind % 10 == 3 and 15 or kind % 10 == 4 and 17 or 6
+	end
+	if #raw ~= at - 1 + size + (q.ttl and 9 or 0) then
+		wrong[k] = true
+		return
+	end
 	local s, n, x, y
 	if kind < 3 or kind == 11 or kind == 12 then
 		s, n, y, at = take('>I5I4I5', raw, at)

@@ -51,6 +51,40 @@ keeps = function()
 		end
 	end
 
+	-- isHead reports whether h is a head, by its parts that few values may have:
+	-- no text passes.
+	local function isHead(h)
+		local algorithm = byte(h) % 8
+		return (algorithm == 4 or algorithm == 5) and byte(h) == byte(h, 41) and byte(h, 2) < 3 and byte(h, 7) < 60
+	end
+
+	-- isNumbers reports whether what is at key is a state of another algorithm,
+	-- which is none here: a label, and as many bytes as its numbers have.
+	local function isNumbers(key)
+		local v = call('GETRANGE', key, 0, 319)
+		local first, at = byte(v), 2
+		local function skip()
+			while (byte(v, at) or 0) > 127 do
+				at = at + 1
+			end
+			at = at + 1
+		end
+		skip()
+		if first % 64 > 31 then
+			if first < 64 then
+				skip()
+			else
+				at = at + 2 + (byte(v, at + 1) or 0)
+			end
+		end
+		skip()
+		local n, sign = #v + 1 - at - (first % 32 > 15 and 9 or 0), byte(v, at) or 0
+		if n == 6 then
+			return first % 8 < 2
+		end
+		return n == ({[0] = 14, 14, 15, 17})[first % 8] and sign > 124 and sign < 131
+	end
+
 	-- Numbers of q, kinds 6 (log) and 7 (slots): what it holds for this ask, the
 	-- least, how many more, the period, when the limit was last changed. Kinds 16
 	-- and 17 settle: delta, the instant of the charge or the slot's number and 0,
@@ -66,7 +100,9 @@ keeps = function()
 				return o
 			end
 			o.any = #h > 0
-			if #h == HEAD and byte(h) % 8 == byte(q.label) % 8 then
+			if #h < HEAD or not isHead(h) then
+				o.wrong = o.any and not isNumbers(o.key)
+			elseif byte(h) % 8 == byte(q.label) % 8 then
 				local _, gs, gn
 				_, o.ps, o.pn, o.used, o.first, o.count, o.last, gs, gn = take('>BI5I4I6I4I4I7I5I4', h)
 				o.gs, o.gn = gs - BIAS, gn
@@ -80,7 +116,9 @@ keeps = function()
 					end
 				end
 			end
-			if not o.used then
+			if o.wrong then
+				return o
+			elseif not o.used then
 				o.used, o.first, o.count, o.last, o.clear = 0, 0, 0, random, o.any
 			end
 		end
@@ -242,6 +280,7 @@ keeps = function()
 			kept[#kept + 1] = r
 			if clash then
 				r.clash = true
+				r.tally[1] = o.wrong and -1 or 0
 				return clash
 			end
 			judge(r)

@@ -23,6 +23,8 @@ if raw then
 		return {ts, tn, 'X', 1}
 	elseif string.sub(raw, 1, length) ~= label then
 		return {ts, tn, 'C', raw}
+	elseif #raw ~= length + 14 then
+		return {ts, tn, 'X', 1}
 	end
 	local u, v, w = struct.unpack('>I5I4I5', raw, length + 1)
 	local x = v % 1073741824
