@@ -65,7 +65,7 @@ type leaseShard struct {
 
 	here, refused, forfeited uint64
 
-	_ [32]byte // to 128 bytes: shards share no pair of cache lines
+	_ [24]byte // to 128 bytes: shards share no pair of cache lines
 }
 
 func newLeaseShards(keys int) []leaseShard {

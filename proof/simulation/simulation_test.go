@@ -3,6 +3,9 @@ package simulation
 import (
 	"flag"
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -12,8 +15,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "simulate this seed alone, and print it")
 )
 
-// TestSeeds simulates one seed after the other. What a seed breaks is printed
-// with what happened before.
+// TestSeeds simulates many seeds. What a seed breaks is printed with what happened
+// before.
 func TestSeeds(t *testing.T) {
 	if *seed != 0 {
 		r, err := Run(*seed)
@@ -24,20 +27,34 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	var all Report
+	var mu sync.Mutex
+	var next atomic.Uint64
+	var group sync.WaitGroup
 	leased, failed := 0, 0
-	for i := range *seeds {
-		r, err := Run(*first + i)
-		if err != nil {
-			if failed++; failed <= 3 {
-				t.Errorf("%v\n\nsee it again: go test ./proof/simulation -run TestSeeds -v -seed %d", err, r.Seed)
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				if i >= *seeds {
+					return
+				}
+				r, err := Run(*first + i)
+				mu.Lock()
+				if err != nil {
+					if failed++; failed <= 3 {
+						t.Errorf("%v\n\nsee it again: go test ./proof/simulation -run TestSeeds -v -seed %d", err, r.Seed)
+					}
+				} else {
+					if r.Leased {
+						leased++
+					}
+					all.add(&r)
+				}
+				mu.Unlock()
 			}
-			continue
-		}
-		if r.Leased {
-			leased++
-		}
-		all.add(&r)
+		})
 	}
+	group.Wait()
 	t.Logf("%d seeds, %d with leases: %s", *seeds, leased, &all)
 	if failed > 0 {
 		t.Fatalf("%d of %d seeds break a promise", failed, *seeds)
