@@ -79,9 +79,19 @@ func (l *lane) answers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.budget)
 	defer cancel()
 	key, _ := l.known.Load().(string)
+	if r, ok := s.conn.(reacher); ok && r.reach(ctx, key) != nil {
+		return false
+	}
 	g := group{keys: []string{key}, plain: 1}
 	calls := []Call{{SHA: buckets.sha, Source: buckets.source, Keys: g.keys, Args: g.encode(false, 0, s)}}
 	s.conn.Eval(ctx, calls)
 	(&batch{}).again(ctx, s.conn, calls)
 	return calls[0].Err == nil
+}
+
+// A reacher is a [Conn] that can try whether there is a way to the server that
+// holds a key, beside the connections that it has. A library that remembers how
+// often it could not connect, and then makes everybody wait, does not hear of it.
+type reacher interface {
+	reach(ctx context.Context, key string) error
 }

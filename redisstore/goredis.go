@@ -76,3 +76,21 @@ func (g *goRedis) Eval(ctx context.Context, calls []Call) {
 		calls[i].Reply, calls[i].Err = cmds[i].Slice()
 	}
 }
+
+// reach makes a connection and closes it: it is a [reacher], since the pool of
+// go-redis tries only once a second after some connections failed.
+func (g *goRedis) reach(ctx context.Context, key string) error {
+	var o *redis.Options
+	if c, ok := g.client.(*redis.Client); ok {
+		o = c.Options()
+	} else if c, err := g.cluster.MasterForKey(ctx, key); err == nil {
+		o = c.Options()
+	} else {
+		return err
+	}
+	conn, err := o.Dialer(ctx, o.Network, o.Addr)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}

@@ -96,6 +96,11 @@ func TestFault(t *testing.T) {
 		}
 		return s.Stats().Open == 1
 	})
+	eventually("a hundred probes", func() bool { return s.Stats().Probes >= 100 })
 	server.Run()
+	probes := s.Stats().Probes
 	eventually("an answer again", func() bool { return take() == nil })
+	if n := s.Stats().Probes - probes; n > 5 {
+		t.Errorf("back at probe %d after the server's return, want one of the first five", n)
+	}
 }
