@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -16,7 +17,12 @@ import (
 // has any, or if an expectation can't be rewritten where it stands; nothing is
 // rewritten then.
 func Rewrite(name string, data []byte, pick func(*Test) bool) ([]byte, int, error) {
-	f, err := Parse(name, data)
+	return RewriteFS(nil, name, data, pick)
+}
+
+// RewriteFS is [Rewrite] for text that may name other files, as with [ParseFS].
+func RewriteFS(files fs.FS, name string, data []byte, pick func(*Test) bool) ([]byte, int, error) {
+	f, err := ParseFS(files, name, data)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -38,15 +44,15 @@ func Rewrite(name string, data []byte, pick func(*Test) bool) ([]byte, int, erro
 		text = text[:e.from] + e.write + text[e.to:]
 	}
 	out := append(slices.Clone(data[:len(data)-len(newText(data).whole)]), text...) // with its byte order mark
-	if err := holds(name, out, pick); err != nil {
+	if err := holds(files, name, out, pick); err != nil {
 		return nil, 0, err
 	}
 	return out, len(edits), nil
 }
 
 // holds reports whether the chosen tests of a text pass.
-func holds(name string, data []byte, pick func(*Test) bool) error {
-	f, err := Parse(name, data)
+func holds(files fs.FS, name string, data []byte, pick func(*Test) bool) error {
+	f, err := ParseFS(files, name, data)
 	if err != nil {
 		return fmt.Errorf("policyfile: rewritten, the file could not be read, so it was left alone: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"text/tabwriter"
@@ -170,7 +171,7 @@ func rewrite(path string, chosen func(*policyfile.Test) bool, stdout, stderr io.
 	if data == nil {
 		return err
 	}
-	text, n, err := policyfile.Rewrite(path, data, chosen)
+	text, n, err := policyfile.RewriteFS(os.DirFS(filepath.Dir(path)), path, data, chosen)
 	var errs policyfile.Errors
 	switch {
 	case errors.As(err, &errs):
