@@ -81,7 +81,7 @@ func (p *Policy) unusedGroups(bad func(i int, err error)) {
 	}
 	for i := range p.plain {
 		if r := &p.plain[i]; r.Exempt && r.Group != "" && !used[r.Group] {
-			bad(i, fmt.Errorf("no rule is of the group %q, so nothing is exempt; give its rules group: %s", r.Group, r.Group))
+			bad(i, fmt.Errorf("no rule is of the group %q, so nothing is exempt; say group: %s in the rules that are meant", r.Group, r.Group))
 		}
 	}
 }

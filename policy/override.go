@@ -294,7 +294,7 @@ func (c *overrideCompiler) action(i int, o *override) {
 	for _, name := range o.Groups {
 		found := false
 		for at := range c.p.plain {
-			if c.p.plain[at].Group == name {
+			if r := &c.p.plain[at]; r.Group == name && !r.Exempt { // an exempting rule speaks of the group, and is not of it
 				o.rules[at>>6] |= 1 << (at & 63)
 				found = true
 			}
@@ -306,7 +306,7 @@ func (c *overrideCompiler) action(i int, o *override) {
 	for at := nextRule(o.rules, 0); at >= 0; at = nextRule(o.rules, at+1) {
 		r := &c.p.plain[at]
 		if r.Exempt {
-			c.bad(i, "rule", 0, fmt.Errorf("rule %q exempts, so there is nothing to except from it", r.Name))
+			c.bad(i, "rule", 0, fmt.Errorf("rule %q exempts, so there is nothing to except from it; name the rules that it exempts from", r.Name))
 		} else if o.Limit != (spillgate.Limit{}) {
 			if err := r.fits(o.Limit); err != nil {
 				c.bad(i, "limit", 0, err)

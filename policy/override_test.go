@@ -248,6 +248,33 @@ func TestWhoAnOverrideIsFor(t *testing.T) {
 	}
 }
 
+// A rule that exempts from a group speaks of the group, and is not of it: an
+// override of the group is one of the rules with a limit.
+func TestOverridesOfAGroupWithAnExemption(t *testing.T) {
+	own := testRule(t, "own", "1/h burst 1", "client.ip")
+	own.Group = "login"
+	ours := Rule{Name: "ours", Group: "login", Exempt: true, Match: on(t, "client.ip", "198.51.100.0/24")}
+	e := overridden(t, []Override{{Limit: limitOf(t, "3/h burst 3"), Groups: []string{"login"}, Match: on(t, "client.ip", "192.0.2.0/24")}}, ours, own)
+	for who, passes := range map[string]int{"192.0.2.1": 3, "203.0.113.1": 1, "198.51.100.1": 10} {
+		passed := 0
+		for range 10 {
+			if decide(e, 0, Attrs{"client.ip": who}).Allowed {
+				passed++
+			}
+		}
+		if passed != passes {
+			t.Errorf("%s: %d of 10 pass, want %d", who, passed, passes)
+		}
+	}
+	p, err := Compile([]Rule{own, ours})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.WithOverrides([]Override{{Deny: true, Rules: []string{"ours"}, Match: on(t, "client.ip", "192.0.2.1")}}); err == nil {
+		t.Error("an exception from a rule that exempts is taken")
+	}
+}
+
 func mustPart(t testing.TB, s string) Part {
 	t.Helper()
 	p, err := ParsePart(s)

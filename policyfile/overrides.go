@@ -213,24 +213,29 @@ func claimedBy(o *policy.Override) (claimed policy.Attribute, ok bool) {
 	return claimed, ok
 }
 
-// fixReference says which rule or group may be meant.
+// fixReference says which rule or group may be meant, "" if all that are named
+// are there.
 func (doc *document) fixReference(wrong *policy.OverrideError) string {
 	var names []string
 	asked := doc.overrides[wrong.Index].Rules
 	for i := range doc.rules {
 		if wrong.Field == "rule" {
 			names = append(names, doc.rules[i].Name)
-		} else if g := doc.rules[i].Group; g != "" {
+		} else if g := doc.rules[i].Group; g != "" && !doc.rules[i].Exempt {
 			names = append(names, g)
 		}
 	}
 	if wrong.Field == "group" {
 		asked = doc.overrides[wrong.Index].Groups
 	}
+	asked = slices.DeleteFunc(slices.Clone(asked), func(name string) bool { return slices.Contains(names, name) })
 	for _, name := range asked {
-		if close := closest(name, names); close != "" && close != name {
+		if close := closest(name, names); close != "" {
 			return fmt.Sprintf("did you mean %q?", close)
 		}
+	}
+	if len(asked) == 0 {
+		return ""
 	}
 	return "name a " + wrong.Field + " of this file"
 }
