@@ -27,6 +27,7 @@ const seedWait = 5 * time.Second
 // openStore opens the store that several gateways share: what it decides by,
 // what the engine has to know of it, and what closes it.
 func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (spillgate.Store, []policy.EngineOption, func(), error) {
+	redis.SetLogger(&redisLog{logger: logger})
 	client, err := redisClient(c)
 	if err != nil {
 		return nil, nil, nil, err
