@@ -36,7 +36,7 @@ server:
   headers: refusals
   state: /var/lib/spillgate/state
   fingerprint_key_file: /etc/spillgate/key
-  dialects: [openai, envoy]
+  dialects: [draft, openai, envoy]
   jitter: 10%
   partition_keys: true
 rules:
@@ -103,7 +103,7 @@ rules:
 		t.Errorf("for the gateway %t, client_ip %+v", f.ForGateway, s.ClientIP)
 	}
 	if f.Name != "limits.yaml" || s.Listen != ":8081" || s.Upstream != "https://up.example/base" || s.Headers != HeadersRefusals || s.State != "/var/lib/spillgate/state" || s.FingerprintKeyFile != "/etc/spillgate/key" ||
-		!reflect.DeepEqual(s.Dialects, []Dialect{DialectOpenAI, DialectEnvoy}) || s.Jitter != 10 || !s.PartitionKeys {
+		!reflect.DeepEqual(s.Dialects, []Dialect{DialectDraft, DialectOpenAI, DialectEnvoy}) || s.Jitter != 10 || !s.PartitionKeys {
 		t.Errorf("file %q, server %+v", f.Name, s)
 	}
 	peer := map[string][]string{"X-Real-Ip": {"203.0.113.7"}}

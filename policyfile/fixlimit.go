@@ -99,9 +99,10 @@ func spoken(s string) time.Duration {
 	return time.Duration(math.Round(sum))
 }
 
-// fixLifetime returns the fix for what is no ttl.
-func fixLifetime(s string) string {
-	const forms = "write a time such as 10m, or leave it out: a caller is then forgotten when its limit is full again"
+// fixDuration returns the fix for what is no duration; other is what else can be
+// done.
+func fixDuration(s, other string) string {
+	forms := "write a time such as 10m" + other
 	if len(s) > maxSlip {
 		return forms
 	}

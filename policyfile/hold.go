@@ -12,7 +12,7 @@ var delayForm = form[policy.Delay]{
 	example: "delay: {most: 2s, queue: 100}",
 	also:    map[string]string{"max": "most", "longest": "most", "wait": "most", "timeout": "most", "length": "queue", "size": "queue"},
 	fields: []field[policy.Delay]{
-		in("most", "The longest that a request is held, up to 5m.", lifetime,
+		in("most", "The longest that a request is held, up to 5m.", duration,
 			func(to *policy.Delay, v time.Duration) { to.Most = v }),
 		in("queue", "How many may wait for one key; 100 if left out.", whole(1, policy.MaxQueue),
 			func(to *policy.Delay, v int64) { to.Queue = int(v) }),

@@ -288,10 +288,16 @@ func (d *decoder) inside(n *yaml.Node, offset int) (line, column int) {
 	return n.Line, column + len([]rune(n.Value[:offset]))
 }
 
-// lifetime is a duration in the form of a limit's period.
-var lifetime = kind[time.Duration]{
-	schema: schema{"type": "string", "pattern": `^[0-9]+(ns|us|µs|ms|s|m|min|h|d|day|w)$`, "examples": []string{"10m", "1h", "7d"}},
-	read: func(d *decoder, n *yaml.Node) (time.Duration, bool) {
+var (
+	// duration is a time in the form of a limit's period.
+	duration = durationOr("")
+	// lifetime is a ttl, which nobody needs.
+	lifetime = durationOr(", or leave it out: a caller is then forgotten when its limit is full again")
+)
+
+// durationOr is a duration that may be something else.
+func durationOr(other string) kind[time.Duration] {
+	return kind[time.Duration]{schema: durationSchema, read: func(d *decoder, n *yaml.Node) (time.Duration, bool) {
 		const want = "a time of 1ns to 366d: a whole number and a unit (ns, us, ms, s, m or min, h, d, w), such as 10m"
 		n, ok := d.scalar(n, want)
 		if !ok {
@@ -303,10 +309,12 @@ var lifetime = kind[time.Duration]{
 				return l.Period, true
 			}
 		}
-		d.wrong(n, want, fixLifetime(s))
+		d.wrong(n, want, fixDuration(s, other))
 		return 0, false
-	},
+	}}
 }
+
+var durationSchema = schema{"type": "string", "pattern": `^[0-9]+(ns|us|µs|ms|s|m|min|h|d|day|w)$`, "examples": []string{"10m", "1h", "7d"}}
 
 // outcome is how a request can end: a status may stand as a number.
 var outcome = kind[string]{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,7 +71,7 @@ var storeForm = form[Store]{
 			func(s *Store, v string) { s.Prefix = v }),
 		in("nodes", "How many gateways share the store: while it fails, a rule with on_fault local counts by its part of the limit.", whole(1, maxNodes),
 			func(s *Store, v int64) { s.Nodes = int(v) }),
-		in("timeout", "How long a call may take, 1ms to 10s; 20ms if left out.", lifetime,
+		in("timeout", "How long a call may take, 1ms to 10s; 20ms if left out.", duration,
 			func(s *Store, v time.Duration) { s.Timeout = v }),
 		in("mode", "exact asks for every request; leased takes blocks for keys in demand.", oneOf(choice[bool]{"exact", false}, choice[bool]{"leased", true}),
 			func(s *Store, v bool) { s.Leased = v }),
@@ -159,8 +160,20 @@ var redisURL = kind[string]{
 
 // readServer reads the server part, and holds its keys against each other.
 func readServer(d *decoder, n *yaml.Node, s *Server) {
-	if m, ok := serverForm.read(d, n, s); ok && s.State != "" && s.Store.Shared() {
+	m, ok := serverForm.read(d, n, s)
+	if !ok {
+		return
+	}
+	if s.State != "" && s.Store.Shared() {
 		d.fail(m.at("state"), "remove one of the two", "state: what is counted is kept in the store, so there is none to keep here")
+	}
+	switch {
+	case s.Headers == HeadersOff && s.Dialects != nil:
+		d.fail(m.at("dialects"), "remove one of the two", "dialects: with headers: off no answer tells of limits, so this has no effect")
+	case s.Headers == HeadersOff && s.PartitionKeys:
+		d.fail(m.at("partition_keys"), "remove one of the two", "partition_keys: with headers: off no answer tells of limits, so this has no effect")
+	case s.PartitionKeys && s.Dialects != nil && !slices.Contains(s.Dialects, DialectDraft):
+		d.fail(m.at("partition_keys"), "add draft to dialects, or remove it", "partition_keys: only the dialect draft tells them, so this has no effect")
 	}
 }
 
