@@ -81,14 +81,45 @@ func (w *warner) unreachable() {
 		switch {
 		case i == w.at:
 		case o.Exempt && (o.Group == "" && !w.r.Deny || o.Group != "" && o.Group == w.r.Group) && !w.r.Exempt &&
-			!o.Match.odd() && o.Match.covers(w.r.Match, &w.budget):
+			!o.Match.odd() && covers(o.match, w.r.match, &w.budget):
 			w.warn(code, "match", "narrow the match of "+o.Name+", or remove this rule", "every request that fits is exempt, by %s, so the rule charges nobody", o.Name)
 			return
-		case o.deniesAll() && len(w.r.Peek) == 0 && !w.r.Exempt && (!w.r.Deny || i < w.at) && o.Match.covers(w.r.Match, &w.budget):
+		case o.deniesAll() && len(w.r.Peek) == 0 && !w.r.Exempt && (!w.r.Deny || i < w.at) && covers(o.match, w.r.match, &w.budget):
 			w.warn(code, "match", "narrow the match of "+o.Name+", or remove this rule", "%s denies every request that fits, so this rule is never asked", o.Name)
 			return
 		}
 	}
+}
+
+// covers reports whether what meets all of the conditions o surely meets all of m:
+// also where a network or a folder of m holds those of o.
+func covers(m, o []condition, budget *int) bool {
+	return *budget >= 0 && !slices.ContainsFunc(m, func(c condition) bool {
+		return !slices.ContainsFunc(o, func(d condition) bool { return d.attr == c.attr && d.within(&c, budget) })
+	}) && *budget >= 0
+}
+
+// within reports whether what meets d surely meets c, a condition on the same
+// attribute.
+func (d *condition) within(c *condition, budget *int) bool {
+	*budget -= 1 + len(c.want)*len(d.want) + len(c.unwanted)*len(d.unwanted)
+	if *budget < 0 || len(c.want) > 0 && len(d.want) == 0 {
+		return false
+	}
+	in := func(all []pattern, q *pattern) bool {
+		return slices.ContainsFunc(all, func(p pattern) bool { return p.includes(q, c.attr.Kind) })
+	}
+	for i := range d.want {
+		if len(c.want) > 0 && !in(c.want, &d.want[i]) {
+			return false
+		}
+	}
+	for i := range c.unwanted {
+		if !in(d.unwanted, &c.unwanted[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // deniesAll reports whether r refuses each request that matches, whoever it is:
