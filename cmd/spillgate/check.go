@@ -166,12 +166,16 @@ func versionCommand() *cobra.Command {
 		Example: "  spillgate version",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			version := "(devel)"
-			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-				version = info.Main.Version
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "spillgate %s\n", version)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "spillgate %s\n", version())
 			return err
 		},
 	}
+}
+
+// version returns the module's version, as the build knows it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
 }

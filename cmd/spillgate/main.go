@@ -59,9 +59,11 @@ why not and when to come back. One policy file holds the rules.
 
 Exit codes: 0 done; 1 the policy file has errors; 2 the command line is wrong or
 a file can't be read; 3 serving could not start or broke off.`,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("spillgate {{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
