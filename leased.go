@@ -123,6 +123,10 @@ func NewLeased(inner Store, o LeaseOptions) (*Leased, error) {
 	return l, nil
 }
 
+// Inner returns the inner store, for charges that are never to be leased, or
+// that can't be. Those for keys that l knows are for l alone.
+func (l *Leased) Inner() Store { return l.inner }
+
 // SetNodes says that n processes share the inner store from now on; less than 1
 // counts as 1. Leases that are larger than the new block shrink as they are
 // used, and are over after Hold at the latest.

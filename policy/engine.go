@@ -27,7 +27,8 @@ type Engine struct {
 
 	lists []*topk.List // who is limited, one a rule; nil if nobody asked for it
 
-	penalties []*penalty // one a rule, nil for those without; nil if none has one
+	penalties []*penalty      // one a rule, nil for those without; nil if none has one
+	counts    spillgate.Store // that counts their refusals
 
 	overrides atomic.Pointer[bound]
 	binding   sync.Mutex // held by SetOverrides

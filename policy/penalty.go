@@ -189,7 +189,10 @@ func (e *Engine) addPenalties(before resumer, track int) {
 		if e.penalties == nil {
 			e.penalties = make([]*penalty, len(e.policy.rules))
 		}
-		e.penalties[i] = p
+		e.penalties[i], e.counts = p, e.store
+		if l, leased := e.store.(interface{ Inner() spillgate.Store }); leased {
+			e.counts = l.Inner() // a log is never leased
+		}
 		if before != nil {
 			_ = before.Resume(p.refusals, p.count) // as for the rule itself
 			_ = before.Resume(p.blocks, p.block)
@@ -249,7 +252,7 @@ func (e *Engine) penalise(ctx context.Context, v *Verdict, s *scratch) {
 			return
 		}
 	}
-	for i := 1; i < len(s.charges); i++ {
+	for i := 1; i < len(s.charges) && v.err == nil; i++ {
 		if d := &s.decisions[i-1]; s.charges[i].Need > 0 && !d.Allowed && !d.Overflow {
 			e.count(ctx, v, s, s.index[i])
 		}
@@ -265,21 +268,23 @@ func (e *Engine) count(ctx context.Context, v *Verdict, s *scratch, i int) {
 		}
 	}
 	p := e.penalties[i]
-	d, ok := e.takeOne(ctx, v, s, p.refusals, o.key, p.count, spillgate.Ask{N: 1})
+	d, ok := e.takeOne(ctx, v, s, e.counts, p.refusals, o.key, p.count, spillgate.Ask{N: 1})
 	if !ok || !d.Allowed || d.Remaining > 0 {
 		return
 	}
 	times := int64(1)
 	if p.Grow > 1 {
-		if d, ok := e.takeOne(ctx, v, s, p.repeats, o.key, p.repeat, spillgate.Ask{N: 1}); ok {
+		if d, ok := e.takeOne(ctx, v, s, e.store, p.repeats, o.key, p.repeat, spillgate.Ask{N: 1}); ok {
 			times = d.Limit - d.Remaining
+		} else if v.err != nil {
+			return
 		}
 	}
 	lasts := p.lasts(times)
 	// All that the bucket holds has to be there: a key that is blocked already
 	// is not blocked for longer.
 	ask := spillgate.Ask{N: lasts.Milliseconds(), Keep: blockLimit.Burst - lasts.Milliseconds()}
-	d, ok = e.takeOne(ctx, v, s, p.blocks, o.key, p.block, ask)
+	d, ok = e.takeOne(ctx, v, s, e.store, p.blocks, o.key, p.block, ask)
 	if !ok {
 		return
 	}
@@ -290,10 +295,16 @@ func (e *Engine) count(ctx context.Context, v *Verdict, s *scratch, i int) {
 	p.list.add(o.key, v.now(), lasts, times, s.appendText(s.key[:0], e.policy.rules[i].Key, &e.prints))
 }
 
-// takeOne takes one charge by itself. It reports false if the store fails.
-func (e *Engine) takeOne(ctx context.Context, v *Verdict, s *scratch, sp *spillgate.Space, key spillgate.Key, m *spillgate.Meter, q spillgate.Ask) (spillgate.Decision, bool) {
+// takeOne takes one charge by itself. It reports false if the store fails. One
+// that can't carry out such charges at all is not passed over: the verdict is
+// its error.
+func (e *Engine) takeOne(ctx context.Context, v *Verdict, s *scratch, from spillgate.Store, sp *spillgate.Space, key spillgate.Key, m *spillgate.Meter, q spillgate.Ask) (spillgate.Decision, bool) {
 	s.one[0] = spillgate.Charge{Space: sp, Key: key, Meter: m, Ask: q}
-	err := e.store.Take(ctx, v.at, s.one[:], s.said[:])
+	err := from.Take(ctx, v.at, s.one[:], s.said[:])
+	if errors.Is(err, spillgate.ErrCharge) {
+		v.alone()
+		v.err = fmt.Errorf("policy: penalty: %w", err)
+	}
 	return s.said[0], err == nil
 }
 
