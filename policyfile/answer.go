@@ -124,8 +124,9 @@ var jsonText = kind[string]{
 		if !ok {
 			return "", false
 		}
-		if !json.Valid([]byte(s)) {
-			d.fail(n, fix, "not valid JSON")
+		var value json.RawMessage
+		if err := json.Unmarshal([]byte(s), &value); err != nil {
+			d.fail(n, "mend it, or say text in place of json", "not valid JSON: %s", err)
 			return "", false
 		}
 		return s, true

@@ -135,7 +135,7 @@ func accepted(f *policyfile.File, allow []string) error {
 	if n == 0 {
 		return nil
 	}
-	return &exitError{exitPolicy, fmt.Errorf("%s: %s, and --strict allows none", f.Name, plural(n, "warning"))}
+	return &exitError{exitPolicy, fmt.Errorf("%s: %s that --strict does not allow", f.Name, plural(n, "warning"))}
 }
 
 // onePolicy wants exactly one argument.
