@@ -44,8 +44,9 @@ func (s *Store) resend() {
 		return
 	}
 	s.background.Go(func() {
-		for _, o := range ops {
+		for i, o := range ops {
 			if s.closed.Load() {
+				s.stats.dropped.Add(uint64(len(ops) - i))
 				return
 			}
 			if err := s.sendLate(o); err != nil {

@@ -86,6 +86,13 @@ func through(t *testing.T, addr string) *redis.Client {
 // budget that is no denial, a breaker that opens, no call while it is open, and
 // answers again when the server is back.
 func TestFaults(t *testing.T) {
+	scripts, stop := context.WithCancel(t.Context())
+	defer stop()
+	loop := func(s *redistest.Server, words ...any) { // until it is ended
+		c := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: -1})
+		t.Cleanup(func() { c.Close() })
+		go c.Do(scripts, words...)
+	}
 	for _, f := range []struct {
 		name  string
 		kinds []redisstore.Fault
@@ -119,9 +126,28 @@ func TestFaults(t *testing.T) {
 		{"no right", []redisstore.Fault{redisstore.Denied},
 			func(s *redistest.Server, p *redistest.Proxy) { s.Do("acl", "setuser", "default", "-evalsha", "-eval") },
 			func(s *redistest.Server, p *redistest.Proxy) { s.Do("acl", "setuser", "default", "+evalsha", "+eval") }},
+		{"a script that does not end", []redisstore.Fault{redisstore.Busy},
+			func(s *redistest.Server, p *redistest.Proxy) {
+				s.Do("config", "set", "busy-reply-threshold", "1")
+				loop(s, "eval", "while true do end", 0)
+			},
+			func(s *redistest.Server, p *redistest.Proxy) { s.Do("script", "kill") }},
+		{"loading", []redisstore.Fault{redisstore.Loading},
+			func(s *redistest.Server, p *redistest.Proxy) {
+				s.Do("config", "set", "key-load-delay", "200", "loading-process-events-interval-bytes", "1024")
+				s.Do("debug", "populate", 20000)
+				loop(s, "debug", "reload")
+			},
+			func(s *redistest.Server, p *redistest.Proxy) { s.Do("config", "set", "key-load-delay", "0") }},
+		{"no server for the slot", []redisstore.Fault{redisstore.ClusterDown},
+			func(s *redistest.Server, p *redistest.Proxy) { s.Do("cluster", "delslotsrange", 0, 16383) },
+			func(s *redistest.Server, p *redistest.Proxy) { s.Do("cluster", "addslotsrange", 0, 16383) }},
 	} {
 		t.Run(f.name, func(t *testing.T) {
-			server := redistest.Start(t)
+			server := redistest.Start(t, "--enable-debug-command", "yes")
+			if f.kinds[0] == redisstore.ClusterDown {
+				server = redistest.Cluster(t, 1)[0]
+			}
 			proxy := redistest.NewProxy(t, server.Addr)
 			s, err := redisstore.New(through(t, proxy.Addr), redisstore.Budget(budget))
 			if err != nil {

@@ -25,7 +25,7 @@ type Stats struct {
 	// the way of somebody else.
 	OverDenied uint64
 	// Late is how many corrections wait for the server to be back; Dropped
-	// counts those that found no room.
+	// counts those that found no room, or came to an end with the store.
 	Late    int
 	Dropped uint64
 }

@@ -1,0 +1,110 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/redisstore"
+	"github.com/spillgate/spillgate/redisstore/redistest"
+)
+
+// TestLateCorrections makes more corrections than may wait while the server is
+// away: those that found room are carried out once it is back, each once, and the
+// others are an error and counted.
+func TestLateCorrections(t *testing.T) {
+	server := redistest.Start(t)
+	s, err := redisstore.New(server.Client(), redisstore.Budget(5*budget), redisstore.Remember(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	c := charge(t, "1/h burst 5000")
+	c.N = 2000
+	d := mustTake(t, s, c)
+	server.Pause()
+	one := c
+	one.N = 0 // so that what is not answered is not charged, either
+	eventually(t, "an open breaker", func() bool { _, _ = take(s, one); return s.Stats().Open == 1 })
+	before := s.Stats()
+	back := []spillgate.Correction{{Space: c.Space, Key: c.Key, Meter: c.Meter, Delta: -1, At: d.At}}
+	const wait, more = 1024, 10
+	for i := range wait + more {
+		err := s.Settle(context.Background(), time.Time{}, back)
+		if i < wait && err != nil || i >= wait && !errors.Is(err, spillgate.ErrUnavailable) {
+			t.Fatalf("correction %d: %v", i, err)
+		}
+	}
+	if st := s.Stats(); st.Late != wait || st.Dropped-before.Dropped != more || st.Calls != before.Calls {
+		t.Errorf("%d wait, %d dropped, %d calls; want %d, %d and none", st.Late, st.Dropped-before.Dropped, st.Calls-before.Calls, wait, more)
+	}
+	server.Continue()
+	eventually(t, "all are carried out", func() bool {
+		d, err := take(s, one)
+		return err == nil && d.Remaining == 3000+wait
+	})
+	if st := s.Stats(); st.Late != 0 || st.Dropped-before.Dropped != more {
+		t.Errorf("then %d wait, and %d are dropped", st.Late, st.Dropped-before.Dropped)
+	}
+}
+
+// A node that is cut off for longer than a window gives back what it took in
+// windows of before: nothing of that reaches the window of now.
+func TestB044LateCorrectionsAreOfTheirWindow(t *testing.T) {
+	for _, limit := range []string{"10/10s fixed", "10/10s sliding"} {
+		server := redistest.Start(t)
+		s, err := redisstore.New(server.Client(), redisstore.Budget(5*budget), redisstore.Remember(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		direct := open(t, server.Client(), redisstore.Remember(0))
+		at := func(sec int) time.Time { return time.Date(2030, 1, 1, 0, 0, sec, 0, time.UTC) }
+		c := charge(t, limit)
+		ask := func(store spillgate.Store, sec int, n int64) spillgate.Decision {
+			t.Helper()
+			c.N = n
+			out := make([]spillgate.Decision, 1)
+			if err := store.Take(context.Background(), at(sec), []spillgate.Charge{c}, out); err != nil {
+				t.Fatal(err)
+			}
+			return out[0]
+		}
+		hit := [2]spillgate.Decision{ask(s, 1, 8), ask(s, 12, 1)}
+		server.Pause()
+		look := c
+		look.N = 0
+		eventually(t, "an open breaker", func() bool { _, _ = take(s, look); return s.Stats().Open == 1 })
+		for i := range 8 { // what both windows took is given back one by one
+			back := []spillgate.Correction{{Space: c.Space, Key: c.Key, Meter: c.Meter, Delta: -1, At: hit[i/7].At}}
+			if err := s.Settle(context.Background(), at(25), back); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gathered := s.Stats().Gathered
+		server.Continue()
+		const passing = 4
+		if limit == "10/10s fixed" {
+			for i := range 10 {
+				if d := ask(direct, 26, 1); !d.Allowed || d.Remaining != int64(9-i) {
+					t.Fatalf("ask %d at 26 s: %+v", i, d)
+				}
+			}
+		} else {
+			ask(direct, 26, passing)
+		}
+		eventually(t, "all are sent", func() bool { return s.Stats().Gathered == gathered+8 })
+		s.Close() // which waits for what is under way
+		d := ask(direct, 26, 0)
+		if limit == "10/10s fixed" && d.Remaining != 0 || limit != "10/10s fixed" && d.Remaining != 10-passing {
+			t.Errorf("%s: %d left after what came late", limit, d.Remaining)
+		}
+		if limit == "10/10s fixed" {
+			if d := ask(direct, 26, 1); d.Allowed {
+				t.Errorf("an eleventh passes: %+v", d)
+			}
+		}
+	}
+}

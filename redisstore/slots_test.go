@@ -1,0 +1,150 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/redisstore"
+	"github.com/spillgate/spillgate/redisstore/redistest"
+)
+
+// between is a hook of go-redis that does something before the second command
+// that names a key: between the round that asks and the round that takes.
+type between struct {
+	name  string
+	then  func() error
+	times atomic.Int32
+}
+
+func (b *between) of(cmd redis.Cmder) error {
+	for _, word := range cmd.Args() {
+		if text, ok := word.(string); ok && strings.Contains(text, ":"+b.name+":") && b.times.Add(1) == 2 {
+			return b.then()
+		}
+	}
+	return nil
+}
+
+func (b *between) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (b *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := b.of(cmd); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (b *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		var rest []redis.Cmder
+		for _, cmd := range cmds {
+			if err := b.of(cmd); err != nil {
+				cmd.SetErr(err)
+			} else {
+				rest = append(rest, cmd)
+			}
+		}
+		return next(ctx, rest)
+	}
+}
+
+// TestRefusedInTheSecondSlot has a request on two slots of a cluster pass the
+// round that asks, and then be refused, or not be answered, in one of them: what
+// it took in the other is given back, and counted.
+func TestRefusedInTheSecondSlot(t *testing.T) {
+	nodes := redistest.Cluster(t, 3)
+	direct := open(t, clusterClient(t, nodes), redisstore.Remember(0))
+	for _, limit := range []string{"1/h burst 5", "5/h queue 5", "5/h fixed", "5/h sliding", "5/h log", "5 at once"} {
+		for _, lost := range []bool{false, true} {
+			first, second := charge(t, limit), charge(t, "1/h burst 5")
+			out := make([]spillgate.Decision, 2)
+			first.N, second.N = 0, 0 // both servers know the script from here on
+			if err := direct.Take(context.Background(), time.Time{}, []spillgate.Charge{first, second}, out); err != nil {
+				t.Fatal(err)
+			}
+			first.N, second.N = 2, 2
+			full := out[0].Remaining
+			client := clusterClient(t, nodes)
+			hook := &between{name: second.Space.Name(), then: func() error {
+				if lost {
+					return io.EOF
+				}
+				all := second
+				all.N = 4
+				_, err := take(direct, all)
+				return err
+			}}
+			s := open(t, client)
+			mustTake(t, s, charge(t, "1/h burst 5")) // and the client the slots
+			client.AddHook(hook)
+			err := s.Take(context.Background(), time.Time{}, []spillgate.Charge{first, second}, out)
+			switch {
+			case lost:
+				if !errors.Is(err, spillgate.ErrUnavailable) {
+					t.Errorf("%s: error %v", limit, err)
+				}
+			case err != nil || out[1].Allowed || out[1].Reason != spillgate.OverLimit || out[1].Remaining != 1 || out[0].Taken != 0 || out[0].Remaining != full:
+				t.Errorf("%s: %+v, %v", limit, out, err)
+			}
+			if n := s.Stats().OverDenied; n != 1 {
+				t.Errorf("%s: OverDenied %d, want 1", limit, n)
+			}
+			first.N = 0
+			if d := mustTake(t, direct, first); d.Remaining != full {
+				t.Errorf("%s, lost %t: not given back: %+v", limit, lost, d)
+			}
+		}
+	}
+}
+
+// TestOneNodeAway wants the slots of the other nodes to be decided as ever while
+// one is away, and those of that one again when it is back.
+func TestOneNodeAway(t *testing.T) {
+	nodes := redistest.Cluster(t, 3)
+	s, err := redisstore.New(clusterClient(t, nodes), redisstore.Budget(budget))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	var there, away []spillgate.Charge
+	for range 20 {
+		c := charge(t, "1000/h burst 1000")
+		eventually(t, "an answer", func() bool { _, err := take(s, c); return err == nil })
+		if len(nodes[0].Do("keys", "*"+c.Space.Name()+":*").([]any)) == 1 {
+			away = append(away, c)
+		} else {
+			there = append(there, c)
+		}
+	}
+	if len(there) == 0 || len(away) == 0 {
+		t.Fatal("all keys are at one node")
+	}
+	nodes[0].Pause()
+	eventually(t, "an open breaker", func() bool {
+		if _, err := take(s, away[0]); err != nil && !errors.Is(err, spillgate.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return s.Stats().Open == 1
+	})
+	for _, c := range there {
+		eventually(t, "an answer of another node", func() bool { _, err := take(s, c); return err == nil })
+	}
+	if n := s.Stats().Open; n != 1 {
+		t.Errorf("%d breakers are open, want that of one node", n)
+	}
+	nodes[0].Continue()
+	for _, c := range away {
+		eventually(t, "an answer again", func() bool { _, err := take(s, c); return err == nil })
+	}
+}
