@@ -118,6 +118,11 @@ func (e *ending) end() {
 
 func (e *ending) settled(err error) { e.report.fault("verdict not settled", err) }
 
+// maxPromised is how many bytes (1 TiB) an answer may announce to be believed. A
+// debt of more might be more than a limit can owe, and then what the answer did
+// not have after all could not be given back exactly.
+const maxPromised = 1 << 40
+
 // begins takes notice of the answer's header, when it has gone out.
 func (e *ending) begins(h http.Header, status int) {
 	if e == nil || status == http.StatusSwitchingProtocols {
@@ -129,7 +134,7 @@ func (e *ending) begins(h http.Header, status int) {
 	if e.bytes && !e.head {
 		// What the answer will have is known early: the estimate gives way to
 		// it before the first byte.
-		if n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
+		if n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64); err == nil && 0 <= n && n <= maxPromised {
 			e.settled(e.verdict.Measured(policy.Bytes, n))
 		}
 	}

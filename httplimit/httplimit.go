@@ -1,11 +1,10 @@
 package httplimit
 
 import (
-	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/clientip"
@@ -36,6 +35,7 @@ var exchanges = sync.Pool{New: func() any { return &exchange{key: make([]byte, 0
 
 func (x *exchange) free() {
 	x.request, x.shared = nil, nil
+	clear(x.opts)
 	exchanges.Put(x)
 }
 
@@ -80,11 +80,17 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.free()
 		return
 	}
-	if d.Delay > 0 && !wait(r.Context(), d.Delay) {
-		l.limiter.GiveBack(key, *d)
-		x.free()
-		l.gone(w, r)
-		return
+	if d.Delay > 0 {
+		var a *ahead
+		if a, r = aheadOf(r); a != nil {
+			defer a.leave(w)
+		}
+		if !wait(r.Context(), d.Delay, a) {
+			l.limiter.GiveBack(key, *d)
+			x.free()
+			l.gone(w, r)
+			return
+		}
 	}
 	if l.headers == Always {
 		var room [1]told
@@ -149,7 +155,7 @@ func (l *limited) keyOf(x *exchange) string {
 // that the options offer. An admitted request is held for the verdict's Delay.
 func Policy(eng *policy.Engine, opts ...Option) func(http.Handler) http.Handler {
 	rules := eng.Policy().Rules()
-	p := policed{shared: &shared{options: optionsOf(opts), canonical: canonical(rules), paths: eng.Policy().Paths()}, engine: eng, quotas: quotasOf(rules), others: new(others)}
+	p := policed{shared: &shared{options: optionsOf(opts), canonical: canonical(rules), paths: eng.Policy().Paths()}, engine: eng, quotas: quotasOf(rules), others: new(others), holds: slices.ContainsFunc(rules, holds)}
 	names := make([]string, len(rules))
 	for i := range rules {
 		names[i] = rules[i].Name
@@ -162,12 +168,16 @@ func Policy(eng *policy.Engine, opts ...Option) func(http.Handler) http.Handler 
 	}
 }
 
+// holds reports whether r may hold requests.
+func holds(r policy.Rule) bool { return r.Delay.Most > 0 || r.Limit.Algorithm == spillgate.Queue }
+
 // policed is a handler behind a policy.
 type policed struct {
 	*shared
 	engine *policy.Engine
 	quotas map[*policy.Rule]*quota
 	others *others
+	holds  bool // a rule may hold requests
 	next   http.Handler
 }
 
@@ -200,6 +210,13 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.free()
 		return
 	}
+	var body *ahead
+	if p.holds {
+		if body, r = aheadOf(r); body != nil {
+			defer body.leave(w)
+			x.opts = append(x.opts, policy.OnHold(body.start))
+		}
+	}
 	v := &x.verdict
 	p.engine.Await(r.Context(), v, &x.attributes, x.opts...)
 	if v.Fault != nil {
@@ -216,7 +233,7 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.backup.ServeHTTP(w, r.WithContext(c))
 		return
 	}
-	if d := v.Delay(); d > 0 && !wait(r.Context(), d) {
+	if d := v.Delay(); d > 0 && !wait(r.Context(), d, body) {
 		p.settled(v.GiveBack())
 		v.Done()
 		x.free()
@@ -259,17 +276,5 @@ func unsettled(v *policy.Verdict) (failures, slots bool) {
 func (p *policed) settled(err error) {
 	if err != nil {
 		p.report.fault("verdict not settled", err)
-	}
-}
-
-// wait holds a request. It reports false if the client went away before.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -271,3 +271,29 @@ func TestOverHTTP(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// An answer that breaks off after it has promised more bytes than can be costs
+// what was sent of it, and nobody gets back what others cost before.
+func TestAbsurdLengthsResetNoLimit(t *testing.T) {
+	for _, length := range []string{"4611686018427387904", "9223372036854775807", "99999999999999999999"} {
+		e := engine(t, counting(t, "bytes", "1000/h burst 100000"))
+		s := served(t, e, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Length") != "" {
+				w.Header().Set("Content-Length", length)
+			}
+			_, _ = io.WriteString(w, "0123456789")
+		})
+		for _, field := range []string{"", "yes"} {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Length", field)
+			if answer, err := s.Client().Do(r); err == nil {
+				_, _ = io.Copy(io.Discard, answer.Body)
+				answer.Body.Close()
+			}
+		}
+		become(t, e, "bytes", 20)
+	}
+}

@@ -181,6 +181,7 @@ type Option struct {
 	cost int64
 	at   time.Time
 	only string // the unit of the rules to ask
+	held func() // called when the request is held
 }
 
 // Cost charges n units to the rules that count in unit, in place of their own

@@ -102,6 +102,24 @@ type held struct {
 	wait    time.Duration // until the first in line asks again
 	most    time.Duration
 	over    bool // it may wait no longer
+	told    bool // the front was
+}
+
+// OnHold has f called once if [Engine.Await] holds the request, before it waits:
+// for fronts that only then look whether the client is still there.
+func OnHold(f func()) Option { return Option{held: f} }
+
+// tell tells the front that the request is held.
+func (h *held) tell(opts []Option) {
+	if h.told {
+		return
+	}
+	h.told = true
+	for i := range opts {
+		if opts[i].held != nil {
+			opts[i].held()
+		}
+	}
 }
 
 // Await is [Engine.DecideInto] for fronts that can hold a request: it returns
@@ -127,6 +145,7 @@ func (e *Engine) Await(ctx context.Context, v *Verdict, attrs Attributes, opts .
 		if h.place == nil {
 			break
 		}
+		h.tell(opts)
 		if err := h.await(ctx); err != nil {
 			h.leave()
 			v.begin(e)

@@ -98,6 +98,7 @@ func (r *listsReader) read(o *policy.Override) ([]policy.Entry, error) {
 // byte order mark. The error is [Errors].
 func ParseList(name string, data []byte, key policy.Part) ([]policy.Entry, error) {
 	l := listReader{name: name, addresses: len(key.Attributes) == 0 || key.Attributes[0].Kind == policy.ClientIP}
+	l.secret = slices.ContainsFunc(key.Attributes, key.Hides)
 	switch {
 	case len(data) > MaxListSize:
 		l.fail(1, 1, "split it into several", "more than %d MiB", MaxListSize>>20)
@@ -122,12 +123,22 @@ func ParseList(name string, data []byte, key policy.Part) ([]policy.Entry, error
 type listReader struct {
 	name      string
 	addresses bool
+	secret    bool // what stands in it is not for logs
 	entries   []policy.Entry
 	errs      Errors
 }
 
 func (l *listReader) fail(line, column int, fix, format string, args ...any) {
 	l.errs = append(l.errs, &Error{File: l.name, Line: line, Column: column, Msg: readable(fmt.Sprintf(format, args...)), Fix: readable(fix)})
+}
+
+// quote quotes what stands in the list, unless it may be a part of a secret: a
+// token with a blank in it whose quotation marks were forgotten, say.
+func (l *listReader) quote(text string) string {
+	if l.secret {
+		return "something"
+	}
+	return fmt.Sprintf("%.60q", text)
 }
 
 // line reads one line, which may say nothing.
@@ -190,7 +201,7 @@ func (l *listReader) field(e *policy.Entry, word string, number, column int) {
 	name, value, ok := strings.Cut(word, "=")
 	switch {
 	case !ok || value == "":
-		l.fail(number, column, `write until=2027-01-31, reason="…" or owner="…", or # before a comment`, "%.60q after the entry", word)
+		l.fail(number, column, `write until=2027-01-31, reason="…" or owner="…", or # before a comment`, "%s after the entry", l.quote(word))
 	case name == "until":
 		t, ok := parseExpiry(value)
 		if !ok {
@@ -203,7 +214,7 @@ func (l *listReader) field(e *policy.Entry, word string, number, column int) {
 	case name == "owner":
 		e.Owner = value
 	default:
-		l.fail(number, column, "known are until, reason and owner", "unknown field %.60q", name)
+		l.fail(number, column, "known are until, reason and owner", "unknown field %s", l.quote(name))
 	}
 }
 

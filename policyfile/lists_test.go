@@ -211,3 +211,19 @@ func FuzzParseList(f *testing.F) {
 		}
 	})
 }
+
+// What is wrong with a list of secrets is told without them: the gateway logs
+// it.
+func TestBrokenListsOfSecretsAreToldWithoutThem(t *testing.T) {
+	for _, key := range []string{"header.authorization", "cookie.sid", "query.access_token lower"} {
+		for _, text := range []string{"Bearer hunter2", "a hunter2=b", `"Bearer hunter2`, `"a" "hunter2"`, "hunter2 until=never", "a\xff hunter2", strings.Repeat("hunter2", 1000)} {
+			_, err := ParseList("x", []byte(text), listKey(t, key))
+			if err == nil || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s, %.40q: %v", key, text, err)
+			}
+		}
+	}
+	if _, err := ParseList("x", []byte("curl 8"), listKey(t, "header.user-agent")); err == nil || !strings.Contains(err.Error(), `"8" after the entry`) {
+		t.Errorf("what is no secret: %v", err)
+	}
+}
