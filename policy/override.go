@@ -332,6 +332,8 @@ func (r *Rule) fits(l spillgate.Limit) error {
 		return fmt.Errorf("%s never frees by itself, so rule %q needs a ttl", l, r.Name)
 	case r.Cost > l.Cap():
 		return fmt.Errorf("a request of rule %q costs %d, which is more than ever fits at once (%d)", r.Name, r.Cost, l.Cap())
+	case r.mostCost() > l.Cap():
+		return fmt.Errorf("a request of rule %q may cost %d, which is more than ever fits at once (%d)", r.Name, r.mostCost(), l.Cap())
 	}
 	_, err := l.Meter()
 	return err

@@ -203,3 +203,14 @@ func (r *Rule) leastCost() int64 {
 	}
 	return least
 }
+
+// mostCost returns the greatest cost that r names. One that is read from the
+// request, without a most, may be greater.
+func (r *Rule) mostCost() int64 {
+	most := r.Cost
+	for i := range r.Prices {
+		p := &r.Prices[i]
+		most = max(most, p.Units, p.Default, p.Most)
+	}
+	return most
+}

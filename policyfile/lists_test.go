@@ -176,6 +176,29 @@ func TestListsThatCantBeRead(t *testing.T) {
 	}
 }
 
+// Entries that have ended are warned of, once a list, unless their override has
+// ended with them.
+func TestEndedEntriesAreWarnedOf(t *testing.T) {
+	for _, tt := range []struct{ list, override, want string }{
+		{"192.0.2.1\n\n192.0.2.2 until=2020-01-01\n192.0.2.3 until=2099-01-01\n192.0.2.4 until=2021-01-01", "", "2:32 expired: list: 2 of 4 entries of deny.txt have ended, and have no effect, the first in line 3"},
+		{"192.0.2.1\n192.0.2.3 until=2099-01-01", "", ""},
+		{"192.0.2.1 until=2020-01-01", ", until: 2020-01-02", "2:49 expired: until: the override has ended, and has no effect"},
+	} {
+		f, err := ParseFS(fstest.MapFS{"deny.txt": {Data: []byte(tt.list)}}, "p.yaml",
+			[]byte("rules: [{name: a, key: client.ip, limit: 10/s}]\noverrides: [{deny: true, list: deny.txt"+tt.override+"}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, w := range f.Warnings {
+			got += fmt.Sprintf("%d:%d %s: %s", w.Line, w.Column, w.Code, w.Msg)
+		}
+		if got != tt.want {
+			t.Errorf("%q: %s, want %s", tt.list, got, tt.want)
+		}
+	}
+}
+
 func FuzzParseList(f *testing.F) {
 	for _, text := range []string{
 		"203.0.113.0/24\n2001:db8::/32 # why\n", "192.0.2.1 until=2027-01-31 reason=\"a b\" owner=ops", "\ufeff\"a b\"\r\n", "\xff\xfe", `"`, "a=\"b\"c", "0.0.0.0/0", "::ffff:1.2.3.4/96",

@@ -95,11 +95,11 @@ func (d *decoder) override(doc *document, f *File) {
 		return
 	}
 	f.overrides = doc.overrides
-	full := d.lists(doc, f)
+	doc.listed = d.lists(doc, f)
 	if f.Policy == nil {
 		return
 	}
-	pol, err := f.Policy.WithOverrides(full)
+	pol, err := f.Policy.WithOverrides(doc.listed)
 	if err == nil {
 		f.Policy = pol
 		return
@@ -179,6 +179,9 @@ func (doc *document) overrideWarnings(now time.Time, add func(code string, at *y
 		o, m := &doc.overrides[i], &doc.overridePlaces[i]
 		if !o.Until.IsZero() && !now.Before(o.Until) {
 			add("expired", target(m.at("until")), "until: the override has ended, and has no effect", "remove the override, or write a later date")
+		} else if n, first := ended(doc.listed[i].Entries, now); n > 0 {
+			add("expired", target(m.at("list")), fmt.Sprintf("list: %d of %d entries of %s have ended, and have no effect, the first in line %d", n, len(doc.listed[i].Entries), o.List, first),
+				"remove them, or write later dates")
 		}
 		if a, ok := claimedBy(o); ok && !o.Deny {
 			gives := "is exempt"
@@ -189,6 +192,18 @@ func (doc *document) overrideWarnings(now time.Time, add func(code string, at *y
 				"add a condition that it can't choose, such as client.ip, or keep the value secret")
 		}
 	}
+}
+
+// ended counts the entries that have ended, and returns the line of the first.
+func ended(entries []policy.Entry, now time.Time) (n, first int) {
+	for i := range entries {
+		if e := &entries[i]; !e.Until.IsZero() && !now.Before(e.Until) {
+			if n++; n == 1 {
+				first = e.Line
+			}
+		}
+	}
+	return n, first
 }
 
 // claimedBy returns the attribute that alone decides whom o is for, if the

@@ -25,6 +25,7 @@ type document struct {
 
 	overrides      []policy.Override
 	overridePlaces []mapping
+	listed         []policy.Override // with what their lists hold
 	paths          policy.Paths
 }
 
