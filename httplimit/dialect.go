@@ -281,7 +281,8 @@ func IsField(name string) bool {
 
 // PartitionKeys adds the parameter pk to the fields of [Draft]: a name for the
 // caller under the rule, by which a client that has several identities tells
-// their quotas apart. See [policy.Verdict.Partition]. [New] has none.
+// their quotas apart. See [policy.Verdict.Partition]; those of [New] are new
+// with each middleware.
 func PartitionKeys() Option {
 	return func(o *options) { o.partitions = true }
 }

@@ -188,6 +188,34 @@ func TestPartitionKeys(t *testing.T) {
 	}
 }
 
+func TestPartitionKeysOfALimiter(t *testing.T) {
+	ask := func(h http.Handler, user string, status int) string {
+		t.Helper()
+		answer := get(h, with("User", user))
+		policies, limits := fieldsOf(t, answer.Header)
+		if answer.StatusCode != status || len(policies) != 1 || len(limits) != 1 {
+			t.Fatalf("%s: %v %v", answer.Status, policies, limits)
+		}
+		p, _ := policies[0].params["pk"].([]byte)
+		l, _ := limits[0].params["pk"].([]byte)
+		if len(p) != 8 || string(p) != string(l) {
+			t.Fatalf("pk %v and %v", p, l)
+		}
+		return string(p)
+	}
+	byUser := func(opts ...httplimit.Option) http.Handler {
+		return httplimit.New(spillgate.Must("1/h"), append(opts, httplimit.User(headerOf("User")))...)(trivial)
+	}
+	h := byUser(httplimit.PartitionKeys())
+	one, again, other := ask(h, "a", 200), ask(h, "a", 429), ask(h, "b", 200)
+	if elsewhere := ask(byUser(httplimit.PartitionKeys()), "a", 200); one != again || one == other || one == elsewhere {
+		t.Errorf("one %x, again %x, another %x, of another limiter %x", one, again, other, elsewhere)
+	}
+	if plain := get(byUser()).Header.Get("RateLimit"); strings.Contains(plain, "pk") {
+		t.Errorf("unasked: %s", plain)
+	}
+}
+
 func TestNamesOfDialects(t *testing.T) {
 	var names []string
 	for d := httplimit.Draft; d <= httplimit.Envoy; d++ {

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"encoding/binary"
 	"net/http"
 	"slices"
 	"sync"
@@ -50,6 +51,10 @@ func New(lim *spillgate.Limiter, opts ...Option) func(http.Handler) http.Handler
 		ClientIP()(&l.options)
 	}
 	l.report = newReporter(l.log, l.name)
+	if l.partitions {
+		seed := spillgate.NewSeed()
+		l.names = &seed
+	}
 	return func(next http.Handler) http.Handler {
 		l := l
 		l.next = next
@@ -62,6 +67,7 @@ type limited struct {
 	*shared
 	limiter *spillgate.Limiter
 	quota   *atomic.Pointer[quota]
+	names   *spillgate.Seed // of callers, for PartitionKeys; nil if they are not told
 	next    http.Handler
 }
 
@@ -76,7 +82,7 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.decision = l.limiter.Take(key, n)
 	d := &x.decision
 	if !d.Allowed {
-		l.refuse(w, r, d)
+		l.refuse(w, r, key, d)
 		x.free()
 		return
 	}
@@ -94,7 +100,7 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if l.headers == Always {
 		var room [1]told
-		l.announce(new(fields), w.Header(), r, l.tell(room[:0], d), false)
+		l.announce(new(fields), w.Header(), r, l.tell(room[:0], key, d), false)
 	}
 	if d.Slot == 0 {
 		x.free()
@@ -107,8 +113,9 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// tell appends what d tells: nothing if there is no limit.
-func (l *limited) tell(ts []told, d *spillgate.Decision) []told {
+// tell appends what d tells the caller of that key: nothing if there is no
+// limit.
+func (l *limited) tell(ts []told, key string, d *spillgate.Decision) []told {
 	limit := l.limiter.Limit()
 	if limit.Algorithm == spillgate.Unlimited {
 		return ts
@@ -123,7 +130,13 @@ func (l *limited) tell(ts []told, d *spillgate.Decision) []told {
 		q.bySource = true
 		l.quota.Store(q)
 	}
-	return append(ts, told{quota: q, decision: d})
+	t := told{quota: q, decision: d}
+	if l.names != nil {
+		var name [8]byte
+		binary.BigEndian.PutUint64(name[:], l.names.Key([]byte(key))[0])
+		t.setPartition(name)
+	}
+	return append(ts, t)
 }
 
 // keyOf returns the key of the first source that the request has. It is good

@@ -57,7 +57,7 @@ type refusal struct {
 }
 
 // refuse answers what the limiter denied.
-func (l *limited) refuse(w http.ResponseWriter, r *http.Request, d *spillgate.Decision) {
+func (l *limited) refuse(w http.ResponseWriter, r *http.Request, key string, d *spillgate.Decision) {
 	f := &refusal{Refusal: Refusal{Reason: d.Reason}}
 	switch f.Reason {
 	case spillgate.BadCost:
@@ -68,7 +68,7 @@ func (l *limited) refuse(w http.ResponseWriter, r *http.Request, d *spillgate.De
 		f.Status, f.Rule, f.Violated = http.StatusTooManyRequests, l.name, append(f.violated[:0], l.name)
 		f.RetryAfter, f.ResetAfter, f.problem = d.RetryAfter, d.ResetAfter, policy.QuotaExceeded
 		var room [1]told
-		l.answer(w, r, f, l.tell(room[:0], d))
+		l.answer(w, r, f, l.tell(room[:0], key, d))
 		return
 	}
 	l.answer(w, r, f, nil)
