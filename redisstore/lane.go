@@ -438,7 +438,7 @@ func (o *op) read(g *group, reply *scriptReply, states []state) {
 			st.read = err == nil // else whoever is next has to see it, too
 		}
 		p.before = st.held
-		if p.ttl > 0 && p.before.stamp != unstamped && int64(o.now) >= p.before.stamp+int64(p.ttl) {
+		if p.ttl > 0 && p.before.stamp != unstamped && int64(o.now) >= later(p.before.stamp, p.ttl) {
 			p.before = held{stamp: unstamped}
 		}
 	}

@@ -171,7 +171,7 @@ func (r *request) decide(p *part, q spillgate.Ask, s spillgate.State, d *spillga
 			stamp = int64(r.now)
 		}
 		if stamp != unstamped {
-			if left := time.Duration(stamp + int64(p.ttl) - int64(r.now)); left > 0 {
+			if left := time.Duration(later(stamp, p.ttl) - int64(r.now)); left > 0 {
 				d.ResetAfter = min(d.ResetAfter, left)
 				if d.Reason == spillgate.OverLimit {
 					d.RetryAfter = min(d.RetryAfter, left)

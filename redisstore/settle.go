@@ -19,6 +19,9 @@ func (s *Store) Settle(ctx context.Context, at time.Time, cs []spillgate.Correct
 		if cs[i].Space == nil || cs[i].Meter == nil {
 			return fmt.Errorf("redisstore: %w: correction %d has no space or no meter", spillgate.ErrCharge, i)
 		}
+		if m := cs[i].Space.InForce(cs[i].Meter); kindOf(m) == kindSpent && cs[i].Space.Options().TTL == 0 {
+			return fmt.Errorf("redisstore: %w: correction %d of %q: %s never returns to new by itself, so its space needs a ttl", spillgate.ErrCharge, i, cs[i].Space.Name(), m.Limit())
+		}
 	}
 	if s.closed.Load() {
 		return spillgate.ErrClosed
@@ -62,10 +65,15 @@ func (s *Store) Settle(ctx context.Context, at time.Time, cs []spillgate.Correct
 func (s *Store) correction(at time.Time, c spillgate.Correction) *op {
 	c.Meter = c.Space.InForce(c.Meter)
 	k := kindOf(c.Meter)
+	o := &op{fix: &c}
+	if o.given = !at.IsZero(); o.given { // also what corrects nothing says how late it is
+		o.now = s.given(at, slices.Values([]*spillgate.Space{c.Space}))
+	} else {
+		o.now = s.now()
+	}
 	if k == kindNone || c.Delta == 0 {
 		return nil
 	}
-	o := &op{fix: &c}
 	p := part{sp: c.Space, id: c.Key, kind: k, key: s.key(c.Space, c.Key)}
 	p.m, p.ttl, p.settle, p.delta, p.at, p.slot, p.until = c.Meter, c.Space.Options().TTL, true, c.Delta, c.At, c.Slot, c.Until
 	if _, changed := c.Space.Changed(); changed {
@@ -79,11 +87,6 @@ func (s *Store) correction(at time.Time, c spillgate.Correction) *op {
 	}
 	o.parts = []part{p}
 	o.slot = slotOf(p.key)
-	if o.given = !at.IsZero(); o.given {
-		o.now = s.given(at, slices.Values([]*spillgate.Space{c.Space}))
-	} else {
-		o.now = s.now()
-	}
 	return o
 }
 

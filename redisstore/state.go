@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/spillgate/spillgate"
 )
@@ -36,6 +37,14 @@ func join(s, n int64) spillgate.Instant {
 		return math.MinInt64
 	}
 	return spillgate.Instant(s*1e9 + n)
+}
+
+// later returns at and d, which is not negative, saturated.
+func later(at int64, d time.Duration) int64 {
+	if at > math.MaxInt64-int64(d) {
+		return math.MaxInt64
+	}
+	return at + int64(d)
 }
 
 func appendUint(dst []byte, n uint64, size int) []byte {
@@ -169,7 +178,7 @@ func appendState(dst []byte, s spillgate.State, m *spillgate.Meter, now spillgat
 	}
 	if ttl > 0 {
 		dst = appendInstant(dst, now)
-		if at := now + spillgate.Instant(ttl); at < until {
+		if at := spillgate.Instant(later(int64(now), time.Duration(ttl))); at < until {
 			until = at
 		}
 	}

@@ -134,18 +134,23 @@ func (p *Pure) Do(op oracle.Op) (oracle.Answer, error) {
 	return oracle.Answer{}, nil
 }
 
-// A Stored is a key in a memory, beside others.
+// A Stored is a key in a store, beside others.
 type Stored struct {
-	clock  clock
-	floor  int64 // a change moves the oracle's clock, of which the table knows nothing
-	memory *spillgate.Memory
-	space  *spillgate.Space
-	meter  *spillgate.Meter
-	key    spillgate.Key
+	clock clock
+	floor int64 // a change moves the oracle's clock, of which the table knows nothing
+	store spillgate.Store
+	space *spillgate.Space
+	meter *spillgate.Meter
+	key   spillgate.Key
 }
 
 // NewStored returns a new key under l in a memory of its own.
 func NewStored(l spillgate.Limit) (Subject, error) {
+	return NewStoredIn(spillgate.NewMemory(), "exact", l)
+}
+
+// NewStoredIn returns a new key under l in a space of that name, in a store.
+func NewStoredIn(store spillgate.Store, space string, l spillgate.Limit) (Subject, error) {
 	m, err := l.Meter()
 	if err != nil {
 		return nil, err
@@ -154,11 +159,11 @@ func NewStored(l spillgate.Limit) (Subject, error) {
 	if l.Rate == 0 && l.Algorithm == spillgate.Bucket {
 		o.TTL = 1<<63 - 1 // for ever: only what the limit says
 	}
-	sp, err := spillgate.NewSpace("exact", o)
+	sp, err := spillgate.NewSpace(space, o)
 	if err != nil {
 		return nil, err
 	}
-	return &Stored{memory: spillgate.NewMemory(), space: sp, meter: m, key: spillgate.Key{0x9e3779b97f4a7c15, 1}}, nil
+	return &Stored{store: store, space: sp, meter: m, key: spillgate.Key{0x9e3779b97f4a7c15, 1}}, nil
 }
 
 // Do implements [Subject].
@@ -168,7 +173,7 @@ func (s *Stored) Do(op oracle.Op) (oracle.Answer, error) {
 	given := time.Unix(0, max(op.At, s.floor))
 	now := s.clock.at(op.At)
 	settle := func(delta int64, taken spillgate.Instant) error {
-		return s.memory.Settle(context.Background(), given, []spillgate.Correction{
+		return s.store.Settle(context.Background(), given, []spillgate.Correction{
 			{Space: s.space, Key: s.key, Meter: s.meter, Delta: delta, At: taken}})
 	}
 	switch op.Kind {
@@ -187,7 +192,7 @@ func (s *Stored) Do(op oracle.Op) (oracle.Answer, error) {
 	}
 	var d [1]spillgate.Decision
 	charge := []spillgate.Charge{{Space: s.space, Key: s.key, Meter: s.meter, Ask: spillgate.Ask{N: op.N}}}
-	if err := s.memory.Take(context.Background(), given, charge, d[:]); err != nil {
+	if err := s.store.Take(context.Background(), given, charge, d[:]); err != nil {
 		return oracle.Answer{}, err
 	}
 	if s.space.Options().TTL > 0 && d[0].ResetAfter > 1<<62 {
