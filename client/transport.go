@@ -137,12 +137,20 @@ func again(r *http.Request) (*http.Request, error) {
 }
 
 // maxDrain is how much of a refusal is read so that its connection can be used
-// again; after that it is cheaper to close it.
-const maxDrain = 4 << 10
+// again, and for how long; after that it is cheaper to close it.
+const (
+	maxDrain  = 4 << 10
+	drainTime = 100 * time.Millisecond
+)
 
+// drain reads the rest of a refusal. A server that promises more than it sends
+// holds nobody up: closing the body ends the reading.
 func drain(body io.ReadCloser) {
+	late := time.AfterFunc(drainTime, func() { _ = body.Close() })
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
-	_ = body.Close()
+	if late.Stop() {
+		_ = body.Close()
+	}
 }
 
 // discard closes the body of a request that is not sent: a round tripper does
