@@ -77,15 +77,23 @@ func (s *stream) charge(m any) error {
 	)
 	a.begin(&srv.options, ctx, s.method)
 	opts := srv.appendCosts([]policy.Option{policy.Only(srv.messages.unit)}, ctx, m)
+	trying := opts // a message that is held is refused by nobody
+	if srv.messages.most > 0 {
+		trying = append(opts[:len(opts):len(opts)], policy.Tentative())
+	}
 	var v policy.Verdict
 	for left := srv.messages.most; ; {
-		srv.engine.Await(ctx, &v, &a, opts...)
+		srv.engine.Await(ctx, &v, &a, trying...)
 		srv.report.fault("store unavailable", v.Fault)
 		v.Done() // no message holds a slot
 		pause := v.Delay()
 		if !v.Allowed {
 			pause = max(v.RetryAfter(), leastPause)
 			if v.Refusing() == nil || pause == spillgate.Never || pause > left || tooLate(ctx, pause) {
+				if len(trying) > len(opts) && v.Refusing() != nil {
+					trying = opts // now it is the last word
+					continue
+				}
 				refusal := srv.refusal(&a, &v)
 				s.refused.Store(refusal)
 				srv.report.refusal(&a, &v, refusal)

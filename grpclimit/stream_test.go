@@ -152,3 +152,27 @@ func TestShapedMessages(t *testing.T) {
 		}
 	})
 }
+
+// A message that is held is no refusal: whoever sends faster than the limit, as
+// shaping allows, is not blocked for it. Whoever is refused is.
+func TestHeldMessagesCountForNoPenalty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := policy.Rule{Name: "messages", Unit: "messages", Limit: limit(t, "1/10s burst 1"), Key: []policy.Part{{Attributes: []policy.Attribute{{Kind: policy.Host}}}}}
+		r.Penalty = policy.Penalty{After: 2, Within: time.Minute, Block: time.Hour}
+		eng := engineOf(t, r)
+		c := serve(t, &service{}, limited(eng, grpclimit.ShapedMessages("messages", 15*time.Second)))
+		if n, end := echo(t.Context(), t, c, 6); n != 6 || end.Code() != codes.OK || len(eng.Blocked("messages", 9)) != 0 {
+			t.Errorf("%d messages, then %v; blocked: %v", n, end, eng.Blocked("messages", 9))
+		}
+		for range 2 { // in less time than a message needs
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if n, end := echo(ctx, t, c, 1); n != 0 || end.Code() != codes.ResourceExhausted {
+				t.Errorf("%d messages, then %v", n, end)
+			}
+			cancel()
+		}
+		if len(eng.Blocked("messages", 9)) != 1 {
+			t.Errorf("blocked: %v", eng.Blocked("messages", 9))
+		}
+	})
+}

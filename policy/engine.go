@@ -182,6 +182,8 @@ type Option struct {
 	at   time.Time
 	only string // the unit of the rules to ask
 	held func() // called when the request is held
+
+	tentative bool // a refusal is not the last word
 }
 
 // Cost charges n units to the rules that count in unit, in place of their own
@@ -214,6 +216,7 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, attrs Attributes, opts 
 		if !opts[i].at.IsZero() {
 			v.at = opts[i].at
 		}
+		v.quiet = v.quiet || opts[i].tentative
 	}
 	s := e.scratch.Get().(*scratch)
 	s.begin(attrs, e.policy.slots)

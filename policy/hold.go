@@ -192,14 +192,20 @@ func (e *Engine) takeInTurn(ctx context.Context, v *Verdict, s *scratch, h *held
 		}
 		return
 	}
-	v.quiet = true
-	e.take(ctx, v, s)
-	v.quiet = false
+	e.takeQuietly(ctx, v, s)
 	if o := e.delayed(v); o != nil && !h.over && e.stand(s, h, o, v.RetryAfter()) {
 		return
 	}
 	h.leave()
 	e.conclude(ctx, v, s)
+}
+
+// takeQuietly takes, and leaves it to conclude to note who was refused.
+func (e *Engine) takeQuietly(ctx context.Context, v *Verdict, s *scratch) {
+	tentative := v.quiet
+	v.quiet = true
+	e.take(ctx, v, s)
+	v.quiet = tentative
 }
 
 // standBehind puts h in the first line that is there for one of its charges, if
@@ -330,9 +336,7 @@ func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int
 	for j := range s.charges {
 		asked[j], s.charges[j].N = s.charges[j].N, 0
 	}
-	v.quiet = true
-	e.take(ctx, v, s)
-	v.quiet = false
+	e.takeQuietly(ctx, v, s)
 	if v.err != nil {
 		return
 	}
@@ -365,7 +369,7 @@ func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int
 // conclude does what is done once about a request: it notes who was refused,
 // and counts it.
 func (e *Engine) conclude(ctx context.Context, v *Verdict, s *scratch) {
-	if v.err != nil {
+	if v.err != nil || v.quiet {
 		return
 	}
 	for i := range v.n {

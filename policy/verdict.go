@@ -82,14 +82,14 @@ type Verdict struct {
 func (v *Verdict) begin(e *Engine) {
 	clear(v.first[:min(v.n, inline)])
 	v.Allowed, v.Fault, v.Held, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, 0, e, time.Time{}, nil, nil, 0, nil
-	v.exemption = nil
+	v.exemption, v.quiet = nil, false
 }
 
 // alone makes v a refusal by what is said next and by nothing else.
 func (v *Verdict) alone() {
-	at, exempt, exemption := v.at, v.exempt, v.exemption
+	at, exempt, exemption, quiet := v.at, v.exempt, v.exemption, v.quiet
 	v.begin(v.engine)
-	v.Allowed, v.at, v.exempt, v.exemption = false, at, exempt, exemption
+	v.Allowed, v.at, v.exempt, v.exemption, v.quiet = false, at, exempt, exemption, quiet
 }
 
 // add makes room for what one more rule says.
