@@ -145,6 +145,9 @@ func TestTimeShiftsAndScales(t *testing.T) {
 		}
 		scaledLimit := l
 		scaledLimit.Period *= time.Duration(factor)
+		if scaledLimit.Validate() != nil {
+			rt.Skip("the scaled burst would take over a century to earn")
+		}
 		here, shifted, scaled := newKey(t, l), newKey(t, l), newKey(t, scaledLimit)
 		now := int64(0)
 		var d spillgate.Decision
