@@ -63,7 +63,7 @@ func TestRefusalSaysAll(t *testing.T) {
 		if got := call(t.Context(), c); got.Code() != codes.ResourceExhausted {
 			t.Errorf("a nanosecond early: %v", got)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if got := call(t.Context(), c); got.Code() != codes.OK {
 			t.Errorf("after the wait: %v", got)
 		}

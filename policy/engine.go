@@ -168,13 +168,6 @@ func (p *Policy) newScratch() *scratch {
 	return s
 }
 
-// charge makes room for the charge of the i-th rule.
-func (s *scratch) charge(i int) *spillgate.Charge {
-	s.index = append(s.index, i)
-	s.charges = append(s.charges, spillgate.Charge{})
-	return &s.charges[len(s.charges)-1]
-}
-
 // An Option says more about one decision.
 type Option struct {
 	unit string

@@ -414,7 +414,7 @@ func (c *overrideCompiler) matched(i int, number int32, o *override) {
 		return
 	}
 	if len(c.o.searched) == MaxSearched {
-		c.bad(i, "match", 0, fmt.Errorf("more than %d overrides can't be looked up, but are asked one by one; name an address or a value without * and !", MaxSearched))
+		c.bad(i, "match", 0, fmt.Errorf("more than %d overrides can't be looked up, but are asked one by one; name an address, or a value without * and without !, instead", MaxSearched))
 		return
 	}
 	c.o.searched = append(c.o.searched, int32(len(c.o.nodes)))

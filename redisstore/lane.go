@@ -143,7 +143,6 @@ const (
 type batch struct {
 	ops    []*op
 	groups []group
-	bySlot map[uint16]int
 }
 
 // A group is what one run of the script carries: all of one slot where there
@@ -155,7 +154,6 @@ type group struct {
 	index map[string]int // of the key, from 0
 	kept  map[string]bool
 	asks  map[ask]int
-	args  []string
 }
 
 // gather takes from the queue what can go together; l is locked.
