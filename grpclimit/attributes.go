@@ -88,7 +88,8 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 		}
 		return dst, len(values) > 0
 	case policy.TLSClient:
-		return a.appendCertified(dst)
+		name := certified(a.ctx)
+		return append(dst, name...), name != ""
 	case policy.Claim:
 		if a.claim == nil {
 			return dst, false

@@ -1,32 +1,23 @@
 package grpclimit
 
 import (
+	"context"
+
+	"github.com/spillgate/spillgate/policy"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 )
 
-// appendCertified appends who the client's certificate is for, in the words of
-// httplimit, if the server's TLS credentials verified it. One that was only
-// shown proves nothing: anybody can write one.
-func (a *attributes) appendCertified(dst []byte) ([]byte, bool) {
-	p, ok := peer.FromContext(a.ctx)
+// certified returns whom the client's certificate is for, "" if the server's
+// TLS credentials verified none.
+func certified(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return dst, false
+		return ""
 	}
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
 	if !ok || len(info.State.VerifiedChains) == 0 || len(info.State.VerifiedChains[0]) == 0 {
-		return dst, false
+		return ""
 	}
-	start, cert := len(dst), info.State.VerifiedChains[0][0]
-	switch {
-	case len(cert.URIs) > 0:
-		dst = append(dst, cert.URIs[0].String()...)
-	case len(cert.DNSNames) > 0:
-		dst = append(dst, cert.DNSNames[0]...)
-	case len(cert.EmailAddresses) > 0:
-		dst = append(dst, cert.EmailAddresses[0]...)
-	default:
-		dst = append(dst, cert.Subject.String()...)
-	}
-	return dst, len(dst) > start
+	return policy.CertificateName(info.State.VerifiedChains[0][0])
 }

@@ -59,7 +59,8 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 		}
 		return appendQuery(dst, r.URL.RawQuery, attr.Name)
 	case policy.TLSClient:
-		return appendCertified(dst, r.TLS)
+		name := certified(r.TLS)
+		return append(dst, name...), name != ""
 	case policy.ContentLength:
 		if r.ContentLength < 0 { // a body whose end is yet to be seen
 			return dst, false

@@ -41,9 +41,8 @@ const (
 	// ContentLength is how many bytes the body has, in decimal digits, where
 	// that is known before it is read.
 	ContentLength
-	// TLSClient names who the certificate is for that the client proved to
-	// have, if the server verified it: its first URI, DNS name or e-mail
-	// address, or else its subject.
+	// TLSClient names whom the certificate is for that the client proved to
+	// have, if the server verified it: its [CertificateName].
 	TLSClient
 
 	kinds
