@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"strings"
 
 	"github.com/spillgate/spillgate/clientip"
 	"github.com/spillgate/spillgate/policy"
@@ -71,7 +70,7 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 	case policy.Host:
 		n := len(dst)
 		if values := metadata.ValueFromIncomingContext(a.ctx, ":authority"); len(values) > 0 {
-			dst = appendHost(dst, values[0])
+			dst = policy.AppendHost(dst, values[0])
 		}
 		return dst, len(dst) > n
 	case policy.Header:
@@ -104,17 +103,4 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 		}
 	}
 	return dst, false
-}
-
-// appendHost appends a host as rules match it: lower case, without port and
-// trailing dots; an IPv6 address in brackets and in its shortest form.
-func appendHost(dst []byte, host string) []byte {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.Trim(host, "[]")
-	if addr, err := netip.ParseAddr(host); err == nil && addr.Is6() && addr.Zone() == "" {
-		return append(addr.AppendTo(append(dst, '[')), ']')
-	}
-	return append(dst, strings.ToLower(strings.TrimRight(host, "."))...)
 }

@@ -47,7 +47,7 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 		return appendPath(dst, r.URL, a.paths), r.URL != nil
 	case policy.Host:
 		n := len(dst)
-		dst = appendHost(dst, r.Host)
+		dst = policy.AppendHost(dst, r.Host)
 		return dst, len(dst) > n
 	case policy.Header:
 		return a.appendHeader(dst, attr.Name)
@@ -110,31 +110,6 @@ func plain(s string) bool {
 		}
 	}
 	return true
-}
-
-// appendHost appends a host as rules match it: lower case, without port and
-// trailing dots; an IPv6 address in brackets and in its shortest form.
-func appendHost(dst []byte, host string) []byte {
-	if strings.HasPrefix(host, "[") {
-		if end := strings.IndexByte(host, ']'); end > 0 {
-			inner := host[1:end]
-			host = host[:end+1]
-			if addr, err := netip.ParseAddr(inner); err == nil && addr.Is6() && addr.Zone() == "" {
-				return append(addr.AppendTo(append(dst, '[')), ']')
-			}
-		}
-	} else if i := strings.IndexByte(host, ':'); i >= 0 {
-		host = host[:i]
-	}
-	host = strings.TrimRight(host, ".")
-	for i := range len(host) {
-		c := host[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		dst = append(dst, c)
-	}
-	return dst
 }
 
 // appendHeader appends a header's value, several lines joined as one list

@@ -112,19 +112,6 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-func TestHosts(t *testing.T) {
-	for host, want := range map[string]string{
-		"example.com": "example.com", "EXAMPLE.com": "example.com", "example.com.": "example.com", "example.com:443": "example.com",
-		"example.com.:443": "example.com", "example.com..": "example.com", "": "", ".": "", ":80": "",
-		"203.0.113.9:80": "203.0.113.9", "[::1]": "[::1]", "[::1]:443": "[::1]", "[0:0::0:1]:443": "[::1]", "[2001:DB8::A]": "[2001:db8::a]",
-		"[::1": "[::1", "[x]:80": "[x]", "a:b:c": "a", "[FE80::1%25eth0]:80": "[fe80::1%25eth0]", "[]": "[]",
-	} {
-		if got := string(appendHost(nil, host)); got != want {
-			t.Errorf("%q: %q; want %q", host, got, want)
-		}
-	}
-}
-
 func TestPaths(t *testing.T) {
 	for target, want := range map[string]string{
 		"/": "/", "/login": "/login", "//login": "/login", "/login/": "/login", "/%6cogin": "/login", "/lo%67in": "/login",
@@ -207,8 +194,8 @@ func FuzzAttributes(f *testing.F) {
 		r.URL.RawQuery = query
 
 		// The normal forms are those of themselves.
-		h := string(appendHost(nil, host))
-		if again := string(appendHost(nil, h)); again != h {
+		h := string(policy.AppendHost(nil, host))
+		if again := string(policy.AppendHost(nil, h)); again != h {
 			t.Errorf("host %q becomes %q, then %q", host, h, again)
 		}
 		p := ask(t, r, "path")

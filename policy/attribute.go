@@ -18,7 +18,7 @@ const (
 	Method
 	// Path is the request's path in the form of [AppendPath].
 	Path
-	// Host is the host asked for: lower case, no port, no trailing dot.
+	// Host is the host asked for, in the form of [AppendHost].
 	Host
 	// Route is the pattern that the program's router matched.
 	Route
