@@ -64,7 +64,7 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 	case policy.Method:
 		return append(dst, "POST"...), true
 	case policy.Path:
-		return policy.AppendPath(dst, a.method), true
+		return a.paths.Append(dst, a.method), true
 	case policy.Route:
 		return append(dst, a.method...), true
 	case policy.Host:

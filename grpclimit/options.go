@@ -21,6 +21,7 @@ type options struct {
 	log      *slog.Logger
 	future   func(*policy.Rule) (int64, bool)
 	messages messages
+	paths    policy.Paths // how the policy takes them
 }
 
 // A source says who is asking.

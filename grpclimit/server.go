@@ -40,6 +40,7 @@ type server struct {
 
 func newServer(eng *policy.Engine, opts []Option) *server {
 	s := &server{engine: eng, items: policyItems(eng.Policy().Rules())}
+	s.paths = eng.Policy().Paths()
 	for _, opt := range opts {
 		opt(&s.options)
 	}

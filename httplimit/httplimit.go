@@ -20,6 +20,11 @@ type shared struct {
 	paths     policy.Paths
 }
 
+// sharedOf is what the middleware for p's rules knows.
+func sharedOf(p *policy.Policy, opts []Option) *shared {
+	return &shared{options: optionsOf(opts), canonical: canonical(p.Rules()), paths: p.Paths()}
+}
+
 // an exchange is the memory of one request's decision, reused: no handler
 // ever sees it, unless it asked for no verdict.
 type exchange struct {
@@ -168,7 +173,7 @@ func (l *limited) keyOf(x *exchange) string {
 // that the options offer. An admitted request is held for the verdict's Delay.
 func Policy(eng *policy.Engine, opts ...Option) func(http.Handler) http.Handler {
 	rules := eng.Policy().Rules()
-	p := policed{shared: &shared{options: optionsOf(opts), canonical: canonical(rules), paths: eng.Policy().Paths()}, engine: eng, quotas: quotasOf(rules), others: new(others), holds: slices.ContainsFunc(rules, holds)}
+	p := policed{shared: sharedOf(eng.Policy(), opts), engine: eng, quotas: quotasOf(rules), others: new(others), holds: slices.ContainsFunc(rules, holds)}
 	names := make([]string, len(rules))
 	for i := range rules {
 		names[i] = rules[i].Name

@@ -6,11 +6,11 @@ import (
 	"github.com/spillgate/spillgate/policy"
 )
 
-// Attributes returns what [Policy] with these options would offer of a
-// request: the names, the normal forms and the client's address are found by
-// the same code. It is for tools that say what a policy does with a request.
-func Attributes(r *http.Request, opts ...Option) policy.Attributes {
+// Attributes returns what [Policy] with these options would offer to p's rules
+// of a request: the names, the normal forms and the client's address are found
+// by the same code. It is for tools that say what a policy does with a request.
+func Attributes(p *policy.Policy, r *http.Request, opts ...Option) policy.Attributes {
 	a := &attributes{}
-	a.begin(&shared{options: optionsOf(opts)}, r)
+	a.begin(sharedOf(p, opts), r)
 	return a
 }

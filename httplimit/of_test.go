@@ -9,12 +9,16 @@ import (
 )
 
 func TestAttributesAreThoseOfPolicy(t *testing.T) {
-	r := httptest.NewRequest("POST", "http://A.example:80/x/..%2flogin?q=1", nil)
+	r := httptest.NewRequest("POST", "http://A.example:80/x/..%2flogin/?q=1", nil)
 	r.RemoteAddr = "203.0.113.7:5"
 	r.Header.Set("X-Plan", "free")
-	a := Attributes(r, User(func(*http.Request) string { return "ann" }))
+	p, err := policy.Compile(nil, policy.WithPaths(policy.Paths{Slash: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := Attributes(p, r, User(func(*http.Request) string { return "ann" }))
 	for name, want := range map[string]string{
-		"method": "POST", "host": "a.example", "path": "/x/..%2Flogin\x00/login", "client.ip": "203.0.113.7",
+		"method": "POST", "host": "a.example", "path": "/x/..%2Flogin/\x00/login/", "client.ip": "203.0.113.7",
 		"header.x-plan": "free", "query.q": "1", "user": "ann", "tenant": "", "header.x-none": "",
 	} {
 		attr, err := policy.ParseAttribute(name)

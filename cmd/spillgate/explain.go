@@ -93,7 +93,7 @@ func explain(path string, f explainFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	attrs := httplimit.Attributes(request, programs...)
+	attrs := httplimit.Attributes(file.Policy, request, programs...)
 	x := explained{request: request, raw: raw, attrs: attrs, file: file, Explanation: file.Policy.Explain(attrs, opts...)}
 	if f.asJSON {
 		enc := json.NewEncoder(stdout)
