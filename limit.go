@@ -280,6 +280,36 @@ func (l Limit) Earn(n int64) time.Duration {
 	return time.Duration(min(q, uint64(Never)))
 }
 
+// Window returns how long a spent limit takes to be whole again, at least a
+// nanosecond: until its burst is earned (rounded down), or the length of its
+// window. Of a calendar that is the nominal one, 24 hours for a day. It is 0
+// where there is none to tell: without a limit or a refill, for slots, and for
+// months, of which no two are alike.
+func (l Limit) Window() time.Duration {
+	switch l.Calendar {
+	case Minute:
+		return time.Minute
+	case Hour:
+		return time.Hour
+	case Day:
+		return 24 * time.Hour
+	case Week:
+		return 7 * 24 * time.Hour
+	case Month:
+		return 0
+	}
+	switch l.Algorithm {
+	case Unlimited, Concurrency:
+		return 0
+	case Bucket, Queue:
+		if l.Rate == 0 {
+			return 0
+		}
+		return max(1, l.Earn(l.Cap()))
+	}
+	return l.Period
+}
+
 // String returns l in the grammar of [ParseLimit].
 func (l Limit) String() string {
 	var b strings.Builder

@@ -25,6 +25,23 @@ func TestEarn(t *testing.T) {
 	}
 }
 
+func TestWindow(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"10/s burst 20": 2 * time.Second, "10/s burst 1": 100 * time.Millisecond, "3/s burst 1": 333333333, "10000000000/s burst 1": 1,
+		"1/h queue 1": 2 * time.Hour, "5/10s fixed": 10 * time.Second, "5/10s sliding": 10 * time.Second, "5/10s log": 10 * time.Second,
+		"5/calendar minute": time.Minute, "5/calendar hour": time.Hour, "5/calendar day in Europe/Berlin": 24 * time.Hour,
+		"5/calendar week": 7 * 24 * time.Hour, "5/calendar month": 0, "0/s burst 5": 0, "3 at once": 0, "unlimited": 0,
+	} {
+		l, err := ParseLimit(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Window(); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
 // What is settled up and down again leaves what the truth would have left.
 func TestSpentUpAndDown(t *testing.T) {
 	for _, limit := range []string{"10/h fixed", "10/h sliding", "10/h log"} {

@@ -20,46 +20,21 @@ func policyItems(rules []policy.Rule) map[*policy.Rule]string {
 		}
 		b := appendInteger(append(appendName(nil, r.Name), ";q="...), r.Limit.Cap())
 		u := unit(r)
-		if r.Limit.Algorithm == spillgate.Concurrency && u == policy.Requests {
+		switch {
+		case u == policy.Bytes:
+			u = "content-bytes"
+		case u == policy.Requests && r.Limit.Algorithm == spillgate.Concurrency:
 			u = "concurrent-requests"
 		}
 		if u != policy.Requests {
 			b = append(append(append(b, `;qu="`...), u...), '"')
 		}
-		if w := window(r.Limit); w > 0 {
-			b = appendInteger(append(b, ";w="...), w)
+		if w := r.Limit.Window(); w > 0 {
+			b = appendInteger(append(b, ";w="...), seconds(w))
 		}
 		items[r] = string(b)
 	}
 	return items
-}
-
-// window returns in how many whole seconds a spent quota is whole again,
-// rounded up; 0 if that can't be told.
-func window(l spillgate.Limit) int64 {
-	period := l.Period
-	switch l.Algorithm {
-	case spillgate.Bucket, spillgate.Queue:
-		period = l.Earn(l.Cap())
-	case spillgate.Concurrency, spillgate.Unlimited:
-		return 0
-	}
-	switch l.Calendar {
-	case spillgate.Minute:
-		period = time.Minute
-	case spillgate.Hour:
-		period = time.Hour
-	case spillgate.Day:
-		period = 24 * time.Hour
-	case spillgate.Week:
-		period = 7 * 24 * time.Hour
-	case spillgate.Month:
-		return 0
-	}
-	if period == spillgate.Never {
-		return 0
-	}
-	return max(1, seconds(period))
 }
 
 // fields returns the RateLimit fields of v, the rules that refuse first; nil if
@@ -74,7 +49,7 @@ func (s *server) fields(v *policy.Verdict) metadata.MD {
 		for i := range v.Len() {
 			o := v.Outcome(i)
 			item := s.item(o)
-			if item == "" || o.Trial || o.Refuses() != refusing || flat(o) {
+			if item == "" || o.Trial || o.Refuses() != refusing || o.Flat() {
 				continue
 			}
 			if len(limits) > 0 {

@@ -18,11 +18,6 @@ import (
 // faultWait is the wait that a client is told while nothing can be decided.
 const faultWait = time.Second
 
-// flat reports whether o refuses by itself, without a quota.
-func flat(o *policy.Outcome) bool {
-	return o.Flat()
-}
-
 // refusal returns the status of a call that may not pass.
 func (s *server) refusal(a *attributes, v *policy.Verdict) *status.Status {
 	o := v.Refusing()
@@ -32,7 +27,7 @@ func (s *server) refusal(a *attributes, v *policy.Verdict) *status.Status {
 	if s := blocked(o, v.RetryAfter()); s != nil {
 		return s
 	}
-	if flat(o) {
+	if o.Flat() {
 		return status.Newf(codes.PermissionDenied, "rule %q does not admit this call; waiting does not help", o.Rule.Name)
 	}
 	wait := v.RetryAfter()
@@ -95,7 +90,7 @@ func subject(r *policy.Rule) string {
 
 func describe(o *policy.Outcome) string {
 	switch d := &o.Decision; {
-	case flat(o):
+	case o.Flat():
 		return "denied"
 	case d.Reason == spillgate.NeverFits:
 		return fmt.Sprintf("%s: costs more than ever fits at once (%d)", o.Limit(), d.Limit)

@@ -338,6 +338,7 @@ func TestHeaders(t *testing.T) {
 			{Name: "week", Limit: limit(t, "1000/calendar week")},
 			{Name: "trial", Limit: limit(t, "1/h"), Spare: 100},
 			{Name: "free", Limit: limit(t, "unlimited")},
+			{Name: "volume", Limit: limit(t, "1000/m burst 1000"), Unit: policy.Bytes},
 		}
 		ask := func(c pb.TestServiceClient) (code codes.Code, policies, limits string) {
 			var md metadata.MD
@@ -346,7 +347,7 @@ func TestHeaders(t *testing.T) {
 		}
 		c := serve(t, &service{}, limited(engineOf(t, rules...), grpclimit.Headers(grpclimit.Always)))
 		code, policies, limits := ask(c)
-		if code != codes.OK || policies != `"wide";q=200;qu="calls";w=2, "slow";q=1;w=10, "slots";q=3;qu="concurrent-requests", "week";q=1000;w=604800` ||
+		if code != codes.OK || policies != `"wide";q=200;qu="calls";w=2, "slow";q=1;w=10, "slots";q=3;qu="concurrent-requests", "week";q=1000;w=604800, "volume";q=1000;qu="content-bytes";w=60` ||
 			!strings.HasPrefix(limits, `"wide";r=199;t=1, "slow";r=0;t=10, "slots";r=2, "week";r=999;t=`) {
 			t.Errorf("%v\n%s\n%s", code, policies, limits)
 		}

@@ -165,10 +165,7 @@ func (o *older) limit(h http.Header, d Dialect, t *told, ts []told) {
 	o.text = appendInteger(o.text, t.quota.limit.Cap())
 	for i := range ts {
 		q := ts[i].quota
-		o.text = appendInteger(append(o.text, ", "...), q.limit.Cap())
-		if w := window(&q.limit); w > 0 {
-			o.text = appendInteger(append(o.text, ";w="...), w)
-		}
+		o.text = appendWindow(appendInteger(append(o.text, ", "...), q.limit.Cap()), q.limit)
 		o.text = q.appendName(append(o.text, ";name="...))
 	}
 	o.put(h, limitName, from)

@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"cmp"
-	"math/bits"
 	"net/http"
 	"strconv"
 	"time"
@@ -44,9 +43,7 @@ func quotaOf(name, unit string, l spillgate.Limit) *quota {
 	if unit != "" && unit != policy.Requests {
 		b = append(append(append(b, `;qu="`...), unit...), '"')
 	}
-	if w := window(&l); w > 0 {
-		b = appendInteger(append(b, ";w="...), w)
-	}
+	b = appendWindow(b, l)
 	q.item = string(b)
 	q.unit = cmp.Or(unit, policy.Requests)
 	q.names = unitNames(q.unit)
@@ -76,7 +73,7 @@ func (p *policed) tell(ts []told, v *policy.Verdict) []told {
 func (p *policed) tellOf(ts []told, v *policy.Verdict, refusing bool) []told {
 	for i := range v.Len() {
 		o := v.Outcome(i)
-		if q := p.quotaOf(o); q != nil && !o.Trial && o.Refuses() == refusing && !flat(o) {
+		if q := p.quotaOf(o); q != nil && !o.Trial && o.Refuses() == refusing && !o.Flat() {
 			t := told{quota: q, decision: &o.Decision}
 			if p.partitions {
 				t.setPartition(v.Partition(o))
@@ -97,11 +94,6 @@ func quotasOf(rules []policy.Rule) map[*policy.Rule]*quota {
 		}
 	}
 	return quotas
-}
-
-// flat reports whether o refuses by itself, without a quota.
-func flat(o *policy.Outcome) bool {
-	return o.Flat()
 }
 
 // fields holds the text of a response's fields, so that they are one object.
@@ -195,48 +187,18 @@ func (q *quota) appendName(b []byte) []byte {
 	return append(append(append(b, '"'), q.name...), '"')
 }
 
+// appendWindow appends the parameter w, in whole seconds, if l has a window.
+func appendWindow(b []byte, l spillgate.Limit) []byte {
+	if w := l.Window(); w > 0 {
+		b = appendInteger(append(b, ";w="...), seconds(w))
+	}
+	return b
+}
+
 // appendInteger appends an Integer, capped at what one can be (RFC 9651,
 // 3.3.1). Nothing that is told is negative.
 func appendInteger(b []byte, n int64) []byte {
 	return strconv.AppendInt(b, max(0, min(n, 999_999_999_999_999)), 10)
-}
-
-// window returns the window of a limit in whole seconds, rounded up: how long
-// a spent quota takes to be whole again. It is 0 if the limit has none that
-// could be told: no refill, slots, and the months of a calendar, of which no
-// two are alike. Days and weeks count as their nominal length.
-func window(l *spillgate.Limit) int64 {
-	period := l.Period
-	switch l.Algorithm {
-	case spillgate.Bucket, spillgate.Queue:
-		if l.Rate == 0 {
-			return 0
-		}
-		hi, lo := bits.Mul64(uint64(l.Cap()), uint64(l.Period))
-		if hi >= uint64(l.Rate) {
-			return 0
-		}
-		ns, rest := bits.Div64(hi, lo, uint64(l.Rate))
-		if rest > 0 {
-			ns++
-		}
-		period = time.Duration(ns)
-	case spillgate.Concurrency, spillgate.Unlimited:
-		return 0
-	}
-	switch l.Calendar {
-	case spillgate.Minute:
-		period = time.Minute
-	case spillgate.Hour:
-		period = time.Hour
-	case spillgate.Day:
-		period = 24 * time.Hour
-	case spillgate.Week:
-		period = 7 * 24 * time.Hour
-	case spillgate.Month:
-		return 0
-	}
-	return max(1, seconds(period))
 }
 
 // RemainingHeader tells the program behind a gateway what is left.
@@ -258,7 +220,7 @@ func Tell(h http.Header, v *policy.Verdict) {
 	var b []byte
 	for i := range v.Len() {
 		o := v.Outcome(i)
-		if !o.Rule.Tell || flat(o) {
+		if !o.Rule.Tell || o.Flat() {
 			continue
 		}
 		b = (&quota{name: o.Rule.Name}).appendName(separate(b, len(b)))

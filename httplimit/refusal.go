@@ -89,7 +89,7 @@ func (p *policed) refuse(w http.ResponseWriter, r *http.Request, v *policy.Verdi
 		Status: http.StatusTooManyRequests, Rule: o.Rule.Name, Reason: o.Decision.Reason,
 		RetryAfter: v.RetryAfter(), ResetAfter: o.Decision.ResetAfter, Override: o.Override,
 	}}
-	f.Answer, f.problem, f.flat = o.Rule.Answer, problemOf(o), flat(o)
+	f.Answer, f.problem, f.flat = o.Rule.Answer, problemOf(o), o.Flat()
 	f.choose()
 	f.Violated = f.violated[:0]
 	for i := range v.Len() {
