@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillgate/spillgate/policy"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
@@ -60,7 +61,10 @@ func (p *reporter) refusal(a *attributes, v *policy.Verdict, s *status.Status) {
 	if o := v.Refusing(); o != nil {
 		attrs = append(attrs, slog.String("rule", o.Rule.Name))
 	} else {
-		level, what = slog.LevelWarn, "call not decided"
+		what = "call not decided"
+		if c := s.Code(); c == codes.Unavailable || c == codes.Internal { // else it is the client's fault
+			level = slog.LevelWarn
+		}
 		attrs = append(attrs, slog.Any("error", v.Err()))
 	}
 	method := a.method

@@ -385,7 +385,14 @@ func TestLogs(t *testing.T) {
 	broken := &scripted{errors.New("broken")}
 	c = serve(t, &service{}, limited(engineOn(t, broken, policy.Rule{Name: "a", Limit: limit(t, "1/s"), OnFault: policy.Shut}), grpclimit.Logger(slog.New(slog.NewTextHandler(&out, nil)))))
 	call(t.Context(), c)
-	if log := out.String(); !strings.Contains(log, "store unavailable") || !strings.Contains(log, "call not decided") || !strings.Contains(log, "code=UNAVAILABLE client=unknown") {
+	if log := out.String(); !strings.Contains(log, "store unavailable") || !strings.Contains(log, `level=WARN msg="call not decided"`) || !strings.Contains(log, "code=UNAVAILABLE client=unknown") {
+		t.Errorf("log:\n%s", log)
+	}
+	out.Reset()
+	debt := grpclimit.Cost(policy.Requests, func(context.Context, any) int64 { return -1 })
+	c = serve(t, &service{}, limited(engineOf(t, policy.Rule{Name: "a", Limit: limit(t, "1/s")}), debt, grpclimit.Logger(slog.New(slog.NewTextHandler(&out, nil)))))
+	call(t.Context(), c)
+	if log := out.String(); !strings.Contains(log, `level=INFO msg="call not decided"`) || !strings.Contains(log, "code=INVALID_ARGUMENT") { // the client's fault
 		t.Errorf("log:\n%s", log)
 	}
 }

@@ -52,8 +52,8 @@ func newReporter(log *slog.Logger, rules ...string) *reporter {
 	return p
 }
 
-// refusal logs that r was refused.
-func (p *reporter) refusal(r *http.Request, f *Refusal, client string) {
+// refusal logs that a request was refused.
+func (p *reporter) refusal(a *attributes, f *Refusal) {
 	s := p.rules[f.Rule]
 	if s == nil {
 		s = p.rules[""]
@@ -62,13 +62,20 @@ func (p *reporter) refusal(r *http.Request, f *Refusal, client string) {
 	if !ok {
 		return
 	}
+	r, client := a.request, "unknown"
+	if addr := a.addr(); addr.IsValid() {
+		client = addr.String()
+	}
 	level, what := slog.LevelInfo, "request refused"
 	attrs := make([]slog.Attr, 0, 10)
 	if f.Rule != "" {
 		attrs = append(attrs, slog.String("rule", f.Rule))
 	}
 	if f.Err != nil {
-		level, what = slog.LevelWarn, "request not decided"
+		what = "request not decided"
+		if f.Status >= http.StatusInternalServerError { // else it is the client's fault
+			level = slog.LevelWarn
+		}
 		attrs = append(attrs, slog.Any("error", f.Err))
 	}
 	attrs = append(attrs, slog.Int("status", f.Status), slog.String("client", client),

@@ -140,11 +140,7 @@ func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *refusal, ts [
 	if s.report != nil {
 		var a attributes
 		a.begin(s, r)
-		client := "unknown"
-		if addr := a.addr(); addr.IsValid() {
-			client = addr.String()
-		}
-		s.report.refusal(r, &f.Refusal, client)
+		s.report.refusal(&a, &f.Refusal)
 	}
 
 	h := w.Header()

@@ -202,7 +202,8 @@ func TestRequestsReachTheHandlerAsTheyCame(t *testing.T) {
 // is charged, and nobody is asked.
 func TestBodyThatBreaksOffBeforeTheDecision(t *testing.T) {
 	e := metered(t, policy.Usage{Format: "openai"})
-	s := served(t, e, func(http.ResponseWriter, *http.Request) { t.Error("passed on") }, httplimit.BodyStall(20*time.Millisecond))
+	log, lines := logged(t)
+	s := served(t, e, func(http.ResponseWriter, *http.Request) { t.Error("passed on") }, httplimit.BodyStall(20*time.Millisecond), httplimit.Logger(log))
 	for want, breakOff := range map[int]func(*net.TCPConn) error{
 		http.StatusBadRequest:     (*net.TCPConn).CloseWrite,
 		http.StatusRequestTimeout: func(*net.TCPConn) error { return nil },
@@ -223,6 +224,16 @@ func TestBodyThatBreaksOffBeforeTheDecision(t *testing.T) {
 	}
 	if n := used(e, "tokens"); n != 0 {
 		t.Errorf("%d charged", n)
+	}
+	s.Close()
+	got := lines()
+	for _, line := range got {
+		if line["msg"] != "request not decided" || line["level"] != "INFO" { // no fault of ours
+			t.Error(line)
+		}
+	}
+	if len(got) == 0 {
+		t.Error("nothing is logged")
 	}
 }
 
