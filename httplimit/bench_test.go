@@ -66,6 +66,20 @@ var ways = []struct {
 			rule(t, "page", "1000000/s burst 1000000", "client.ip", "path")),
 			httplimit.Headers(httplimit.Off), httplimit.NoVerdict())
 	}},
+	{"seven rules with fields", 3, func(t testing.TB) func(http.Handler) http.Handler {
+		return httplimit.Policy(engine(t, seven(t)...))
+	}},
+	{"seven rules, no fields, no verdict", 1, func(t testing.TB) func(http.Handler) http.Handler {
+		return httplimit.Policy(engine(t, seven(t)...), httplimit.Headers(httplimit.Off), httplimit.NoVerdict())
+	}},
+}
+
+// seven is more rules than a verdict and its fields have room for in themselves.
+func seven(t testing.TB) (rules []policy.Rule) {
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		rules = append(rules, rule(t, "visitor-"+name, "1000000/s burst 1000000", "client.ip"))
+	}
+	return rules
 }
 
 func request(t testing.TB) *http.Request {

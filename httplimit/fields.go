@@ -110,6 +110,9 @@ func (f *fields) set(h http.Header, ts []told, first bool) {
 		return
 	}
 	items, b := ts[0].item, f.text[:0]
+	if len(ts) > 3 { // at once, rather than by growing
+		b = make([]byte, 0, 64*len(ts))
+	}
 	if len(ts) > 1 || ts[0].pk != nil {
 		for i := range ts {
 			b = ts[i].appendPartition(append(separate(b, i), ts[i].item...))

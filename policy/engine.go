@@ -315,6 +315,7 @@ func (e *Engine) take(ctx context.Context, v *Verdict, s *scratch) {
 	err := e.store.Take(ctx, v.at, s.charges, s.decisions)
 	switch {
 	case err == nil:
+		v.room(len(s.charges))
 		for i := range s.charges {
 			e.fold(v, s, i, &s.decisions[i], fromStore)
 		}

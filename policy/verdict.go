@@ -100,6 +100,13 @@ func (v *Verdict) add() *Outcome {
 	return v.Outcome(v.n - 1)
 }
 
+// room makes room for what n more rules say, at once.
+func (v *Verdict) room(n int) {
+	if beyond := v.n + n - inline; beyond > len(v.more) {
+		v.more = slices.Grow(v.more, beyond-len(v.more))
+	}
+}
+
 // Len returns how many rules applied.
 func (v *Verdict) Len() int {
 	if v == nil {
