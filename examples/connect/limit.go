@@ -14,9 +14,12 @@ import (
 func limit(eng *policy.Engine, handlers http.Handler) http.Handler {
 	writer := connect.NewErrorWriter()
 	return httplimit.Policy(eng, httplimit.Denied(func(w http.ResponseWriter, r *http.Request, f httplimit.Refusal) {
-		code := connect.CodeResourceExhausted
-		if f.Status != http.StatusTooManyRequests {
-			code = connect.CodeUnavailable // a fault, never told as a denial
+		code := connect.CodeUnavailable // a fault, never told as a denial
+		switch f.Status {
+		case http.StatusTooManyRequests:
+			code = connect.CodeResourceExhausted
+		case http.StatusForbidden:
+			code = connect.CodePermissionDenied
 		}
 		_ = writer.Write(w, r, connect.NewError(code, errors.New("limited by rule "+f.Rule))) // the client's loss
 	}))(handlers)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
+	"github.com/spillgate/spillgate/policy"
 	"github.com/spillgate/spillgate/policyfile"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
@@ -37,5 +38,19 @@ func TestProceduresAreLimited(t *testing.T) {
 				t.Errorf("another procedure: %v", err)
 			}
 		})
+	}
+}
+
+// To ask again would not help.
+func TestDeniedProceduresAreNotUnavailable(t *testing.T) {
+	pol, err := policy.Compile([]policy.Rule{{Name: "closed", Deny: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(handler(pol))
+	defer srv.Close()
+	look := connect.NewClient[text, text](srv.Client(), srv.URL+procedureLook)
+	if _, err := look.CallUnary(t.Context(), connect.NewRequest(wrapperspb.String("tea"))); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Error(err)
 	}
 }
