@@ -15,29 +15,20 @@ func counted(s State, now Instant) (n int64, end Instant) {
 
 func (m *Meter) takeFixed(s State, now Instant, q Ask, d *Decision) State {
 	used, end := counted(s, now)
-	free := m.limit.Rate - used - q.Keep
-	n := q.granted(free)
-	d.Remaining = max(0, free)
 	if used > 0 {
 		d.ResetAfter = end.sub(now)
 	}
-	switch {
-	case n == 0:
-		d.Allowed, d.Reason = true, Granted
-		return s
-	case n > m.limit.Rate-q.Keep:
-		d.Reason, d.RetryAfter = NeverFits, Never
-		return s
-	case n > free:
+	if d.count(m, q, used) > 0 {
 		d.RetryAfter = d.ResetAfter
+	}
+	if d.Taken == 0 {
 		return s
 	}
 	if used == 0 {
 		end = m.window.at(now).end
+		d.ResetAfter = end.sub(now)
 	}
-	d.Allowed, d.Reason, d.Taken = true, Granted, n
-	d.Remaining, d.ResetAfter = free-n, end.sub(now)
-	return m.pack(int64(end), uint64(used+n))
+	return m.pack(int64(end), uint64(used+d.Taken))
 }
 
 // settleFixed counts more in the window of now, over the limit if need be, or

@@ -103,22 +103,14 @@ func (l *logState) ask(m *Meter, now Instant, q Ask) (d Decision) {
 		l = &c
 	}
 	l.settleTo(m, now)
-	free := m.limit.Rate - l.used() - q.Keep
-	n := q.granted(free)
-	d.Remaining = max(0, free)
 	if l.n > 0 {
 		d.ResetAfter = l.leaves(l.n-1, now)
 	}
-	switch {
-	case n == 0:
-		d.Allowed, d.Reason = true, Granted
-	case n > m.limit.Rate-q.Keep:
-		d.Reason, d.RetryAfter = NeverFits, Never
-	case n > free:
-		d.RetryAfter = l.leaves(l.first(func(e *logEntry) bool { return e.total-l.base >= n-free }), now)
-	default:
-		d.Allowed, d.Reason, d.Taken = true, Granted, n
-		d.Remaining, d.ResetAfter = free-n, m.limit.Period
+	if lacking := d.count(m, q, l.used()); lacking > 0 {
+		d.RetryAfter = l.leaves(l.first(func(e *logEntry) bool { return e.total-l.base >= lacking }), now)
+	}
+	if d.Taken > 0 {
+		d.ResetAfter = m.limit.Period
 	}
 	return d
 }

@@ -176,6 +176,27 @@ func (q Ask) granted(free int64) int64 {
 	return q.N
 }
 
+// count decides where units are counted up to the rate and used of them are
+// taken. It leaves to the caller what only the algorithm knows: ResetAfter of
+// what was taken and, if it returns more than 0, RetryAfter, when so many units
+// more are free.
+func (d *Decision) count(m *Meter, q Ask, used int64) (lacking int64) {
+	free := m.limit.Rate - used - q.Keep
+	n := q.granted(free)
+	d.Remaining = max(0, free)
+	switch {
+	case n == 0:
+		d.Allowed, d.Reason = true, Granted
+	case n > m.limit.Rate-q.Keep:
+		d.Reason, d.RetryAfter = NeverFits, Never
+	case n > free:
+		return n - free
+	default:
+		d.Allowed, d.Reason, d.Taken, d.Remaining = true, Granted, n, free-n
+	}
+	return 0
+}
+
 // Take decides whether n units pass at now, given the state s, and returns
 // the state after. It is pure. A denied request changes nothing; n = 0 looks
 // and changes nothing; a negative n is denied with [BadCost].

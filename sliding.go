@@ -92,24 +92,15 @@ func (c sliding) reset(period int64) time.Duration {
 
 func (m *Meter) takeSliding(s State, now Instant, q Ask, d *Decision) State {
 	c, period := m.slidingOf(s, now), m.window.period
-	free := m.limit.Rate - c.estimate(period) - q.Keep
-	n := q.granted(free)
-	d.Remaining = max(0, free)
+	used := c.estimate(period)
+	if lacking := d.count(m, q, used); lacking > 0 {
+		d.RetryAfter = c.retry(used-lacking, period)
+	}
+	c.current += uint32(d.Taken)
 	d.ResetAfter = c.reset(period)
-	switch {
-	case n == 0:
-		d.Allowed, d.Reason = true, Granted
-		return s
-	case n > m.limit.Rate-q.Keep:
-		d.Reason, d.RetryAfter = NeverFits, Never
-		return s
-	case n > free:
-		d.RetryAfter = c.retry(m.limit.Rate-q.Keep-n, period)
+	if d.Taken == 0 {
 		return s
 	}
-	c.current += uint32(n)
-	d.Allowed, d.Reason, d.Taken = true, Granted, n
-	d.Remaining, d.ResetAfter = free-n, c.reset(period)
 	return m.packSliding(c)
 }
 

@@ -86,26 +86,18 @@ func (l *slotState) ask(m *Meter, now Instant, q Ask) (d Decision) {
 		l = &c
 	}
 	l.settleTo(m, now)
-	free := m.limit.Rate - l.used - q.Keep
-	n := q.granted(free)
-	d.Remaining = max(0, free)
 	if l.newest != 0 {
 		d.ResetAfter = l.ends(l.newest, now)
 	}
-	switch {
-	case n == 0:
-		d.Allowed, d.Reason = true, Granted
-	case n > m.limit.Rate-q.Keep:
-		d.Reason, d.RetryAfter = NeverFits, Never
-	case n > free:
+	if lacking := d.count(m, q, l.used); lacking > 0 {
 		i := l.oldest
-		for left := n - free - l.at(i).units; left > 0; left -= l.at(i).units {
+		for lacking -= l.at(i).units; lacking > 0; lacking -= l.at(i).units {
 			i = l.at(i).next
 		}
 		d.RetryAfter = l.ends(i, now)
-	default:
-		d.Allowed, d.Reason, d.Taken = true, Granted, n
-		d.Remaining, d.ResetAfter = free-n, m.limit.Period
+	}
+	if d.Taken > 0 {
+		d.ResetAfter = m.limit.Period
 	}
 	return d
 }
