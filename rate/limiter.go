@@ -88,20 +88,8 @@ func (lim *Limiter) at(now instant) (used, left parts) {
 
 // take takes n tokens at now if all of them are there.
 func (lim *Limiter) take(now instant, n int) bool {
-	if lim.unlimited {
-		return n >= 0
-	}
-	if n < 0 || n > lim.burst {
-		return false
-	}
-	used, left := lim.at(now)
-	used = used.plus(times(uint64(n), lim.pace.token))
-	if used.above(lim.cap) {
-		return false
-	}
-	lim.used, lim.left, lim.last = used, left, now
-	lim.latest.at, lim.latest.late = now, 0
-	return true
+	_, _, ok := lim.reserve(now, n, 0)
+	return ok
 }
 
 // reserve takes n tokens at now, into debt if need be, unless the wait for
