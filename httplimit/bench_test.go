@@ -119,25 +119,6 @@ func BenchmarkRefusal(b *testing.B) {
 	}
 }
 
-func TestAllocations(t *testing.T) {
-	if race {
-		t.Skip("the race detector makes pools forget")
-	}
-	for _, way := range ways {
-		t.Run(way.name, func(t *testing.T) {
-			h := way.wrap(t)(trivial)
-			w, r := &sink{header: http.Header{}}, request(t)
-			got := testing.AllocsPerRun(1000, func() {
-				h.ServeHTTP(w, r)
-				w.clear()
-			})
-			if got > way.allocs {
-				t.Errorf("%v allocations a request; at most %v", got, way.allocs)
-			}
-		})
-	}
-}
-
 // engine makes an engine of rules with a memory of its own.
 func engine(t testing.TB, rules ...policy.Rule) *policy.Engine {
 	t.Helper()

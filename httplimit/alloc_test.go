@@ -3,10 +3,27 @@
 package httplimit_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/spillgate/spillgate/httplimit"
 )
+
+func TestAllocations(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			h := way.wrap(t)(trivial)
+			w, r := &sink{header: http.Header{}}, request(t)
+			got := testing.AllocsPerRun(1000, func() {
+				h.ServeHTTP(w, r)
+				w.clear()
+			})
+			if got > way.allocs {
+				t.Errorf("%v allocations a request; at most %v", got, way.allocs)
+			}
+		})
+	}
+}
 
 func TestAllocDialects(t *testing.T) {
 	for _, c := range []struct {
