@@ -17,7 +17,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,19 +24,17 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/spillgate/spillgate/bench/internal/report"
+	"github.com/spillgate/spillgate/bench/internal/server"
 )
 
 const (
 	events = 10_000
-	goal   = 1.2
-	fail   = 2.0
 
 	plain = `
 server: {listen: "127.0.0.1:0", upstream: "http://%s"}
@@ -74,61 +71,49 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b := bench{binary: filepath.Join(dir, "spillgate"), dir: dir, streams: *streams}
-	build := exec.Command("go", "build", "-o", b.binary, "github.com/spillgate/spillgate/cmd/spillgate")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return fmt.Errorf("build the gateway: %w", err)
+	b := bench{dir: dir}
+	if b.gateway, err = server.Gateway(dir); err != nil {
+		return err
 	}
 	fmt.Printf("%s %s/%s, %d processors; streams of %d events, %d a measurement, median of %d\n\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), events, *streams, *rounds)
-	fmt.Printf("%-20s %18s %18s %8s\n", "", "without, ms", "with tokens, ms", "ratio")
-	worst := 0.0
+	rows := [][]string{{"processor time a stream, ms", "without", "with tokens", "ratio"}}
+	var claims []report.Claim
 	for _, way := range []struct {
 		name  string
 		piece int // bytes; 0 is an event
-	}{{"event by event", 0}, {"32 KiB at a time", 32 << 10}} {
+		times int // as many streams: what costs little takes more of them to be seen
+	}{{"event by event", 0, 1}, {"32 KiB at a time", 32 << 10, 10}} {
 		var without, with, ratios []float64
 		for range *rounds {
-			a, err := b.measure(plain, way.piece)
+			a, err := b.measure(plain, way.piece, *streams*way.times)
 			if err != nil {
 				return err
 			}
-			c, err := b.measure(settled, way.piece)
+			c, err := b.measure(settled, way.piece, *streams*way.times)
 			if err != nil {
 				return err
 			}
 			without, with, ratios = append(without, a), append(with, c), append(ratios, c/a)
 		}
-		ratio := median(ratios)
-		fmt.Printf("%-20s %18.2f %18.2f %8.2f\n", way.name, median(without), median(with), ratio)
+		ratio := report.Median(ratios)
+		rows = append(rows, []string{way.name, fmt.Sprintf("%.2f", report.Median(without)), fmt.Sprintf("%.2f", report.Median(with)), fmt.Sprintf("%.2f", ratio)})
 		if way.piece == 0 {
-			worst = ratio
+			claims = append(claims, report.Claim{What: "a stream with tokens / without, " + way.name, Got: ratio, Goal: 1.2, Fail: 2})
 		}
 	}
-	if worst > goal {
-		fmt.Printf("\nevent by event: goal %.1f NOT met\n", goal)
-	}
-	if worst > fail {
-		return fmt.Errorf("event by event, a stream with tokens costs %.2f times one without; at most %.1f", worst, fail)
-	}
-	return nil
-}
-
-func median(v []float64) float64 {
-	slices.Sort(v)
-	return v[len(v)/2]
+	report.Table(os.Stdout, rows)
+	return report.Judge(os.Stdout, claims)
 }
 
 type bench struct {
-	binary, dir string
-	streams     int
-	seen        chan struct{} // an event came; nil if nobody waits for it
+	gateway, dir string        // the program, and a folder
+	seen         chan struct{} // an event came; nil if nobody waits for it
 }
 
 // measure returns the processor time in milliseconds that a gateway under the
 // policy takes for a stream.
-func (b *bench) measure(policy string, piece int) (ms float64, err error) {
+func (b *bench) measure(policy string, piece, streams int) (ms float64, err error) {
 	if b.seen = nil; piece == 0 {
 		b.seen = make(chan struct{}, events)
 	}
@@ -144,50 +129,35 @@ func (b *bench) measure(policy string, piece int) (ms float64, err error) {
 	if err := os.WriteFile(file, fmt.Appendf(nil, policy, ln.Addr()), 0o600); err != nil {
 		return 0, err
 	}
-	start, err := b.gateway(file, 0)
+	start, err := b.serve(file, 0)
 	if err != nil {
 		return 0, err
 	}
-	whole, err := b.gateway(file, b.streams)
+	whole, err := b.serve(file, streams)
 	if err != nil {
 		return 0, err
 	}
-	return float64((whole - start).Microseconds()) / 1000 / float64(b.streams), nil
+	return float64((whole - start).Microseconds()) / 1000 / float64(streams), nil
 }
 
-// gateway starts a gateway, sends it streams, ends it, and returns the processor
-// time that it took.
-func (b *bench) gateway(file string, streams int) (time.Duration, error) {
-	cmd := exec.Command(b.binary, "serve", file)
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // two would wake each other
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.StdoutPipe()
+// serve starts a gateway, asks it for something small and for streams, ends it,
+// and returns the processor time that it took.
+func (b *bench) serve(file string, streams int) (time.Duration, error) {
+	s, err := server.Start(b.gateway, "serve", file)
 	if err != nil {
 		return 0, err
 	}
-	if err := cmd.Start(); err != nil {
+	defer s.Stop()
+	url := "http://" + s.Addr
+	if err := b.read(url, false); err != nil {
 		return 0, err
 	}
-	lines := bufio.NewReader(out)
-	line, err := lines.ReadString('\n')
-	if err == nil {
-		url := "http" + strings.TrimPrefix(strings.Fields(line)[2], "http")
-		for range 1 + streams { // one to warm up
-			if err = b.read(url, streams > 0); err != nil {
-				break
-			}
+	for range streams {
+		if err := b.read(url, true); err != nil {
+			return 0, err
 		}
 	}
-	_ = cmd.Process.Signal(syscall.SIGTERM)
-	_, _ = io.Copy(io.Discard, lines)
-	if end := cmd.Wait(); err == nil && end != nil {
-		err = fmt.Errorf("the gateway: %w\n%s", end, errs.String())
-	}
-	if err != nil {
-		return 0, err
-	}
-	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+	return s.End()
 }
 
 // read reads a whole stream, or asks for nothing but an answer.

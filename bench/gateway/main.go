@@ -16,7 +16,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +23,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/spillgate/spillgate/bench/internal/report"
+	"github.com/spillgate/spillgate/bench/internal/server"
 )
 
 func main() {
@@ -48,13 +50,14 @@ rules:
   - {name: all, limit: 1000000/s}
 `
 
-// A ratio is a claim: the processor time of one over that of another.
-type ratio struct {
+// contestants take turns, in this order.
+var contestants = []string{"floor", "one rule", "five rules", "trivial", "refusing"}
+
+// ratios are the claims: the processor time of one over that of another.
+var ratios = []struct {
 	what, over, under string
 	goal, fail        float64
-}
-
-var ratios = []ratio{
+}{
 	{"gateway with one rule / reverse proxy", "one rule", "floor", 1.05, 2},
 	{"gateway with five rules and fields / reverse proxy", "five rules", "floor", 1.08, 2},
 	{"a refusal / a trivial reply", "refusing", "trivial", 1.2, 2},
@@ -84,41 +87,41 @@ func run() error {
 	all, err := startAll(dir)
 	defer func() {
 		for _, s := range all {
-			s.stop()
+			s.Stop()
 		}
 	}()
 	if err != nil {
 		return err
 	}
-	off, err := whole(all, *pairs, *seconds)
+	claims, err := whole(all, *pairs, *seconds)
 	if err != nil {
 		return err
 	}
 	inside, err := overhead(dir, *pairs)
-	if off += inside; err == nil && off > 0 {
-		err = fmt.Errorf("%d ratios are off by a factor", off)
+	if err != nil {
+		return err
 	}
-	return err
+	return report.Judge(os.Stdout, append(claims, inside))
 }
 
 // startAll starts nginx and what stands before it.
-func startAll(dir string) (map[string]*server, error) {
-	all := map[string]*server{}
+func startAll(dir string) (map[string]*server.Server, error) {
+	all := map[string]*server.Server{}
 	nginx, err := startNginx(dir)
 	if err != nil {
 		return all, err
 	}
 	all["nginx"] = nginx
-	program := filepath.Join(dir, "spillgate")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/spillgate/spillgate/cmd/spillgate").CombinedOutput(); err != nil {
-		return all, fmt.Errorf("go build: %w\n%s", err, out)
+	program, err := server.Gateway(dir)
+	if err != nil {
+		return all, err
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return all, err
 	}
 	commands := map[string][]string{
-		"floor":    {self, "-serve", "floor", "-upstream", nginx.address},
+		"floor":    {self, "-serve", "floor", "-upstream", nginx.Addr},
 		"trivial":  {self, "-serve", "trivial"},
 		"refusing": {self, "-serve", "refusing"},
 	}
@@ -127,81 +130,67 @@ func startAll(dir string) (map[string]*server, error) {
 		if err := os.WriteFile(file, []byte(policy), 0o644); err != nil {
 			return all, err
 		}
-		commands[name] = []string{program, "serve", file, "--listen", "127.0.0.1:0", "--upstream", "http://" + nginx.address}
+		commands[name] = []string{program, "serve", file, "--listen", "127.0.0.1:0", "--upstream", "http://" + nginx.Addr}
 	}
 	for name, command := range commands {
-		if all[name], err = start(command); err != nil {
+		if all[name], err = server.Start(command[0], command[1:]...); err != nil {
 			return all, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return all, nil
 }
 
-// whole measures the pairs, and returns how many ratios are off by a factor.
-func whole(all map[string]*server, pairs, seconds int) (off int, err error) {
+// whole measures the pairs.
+func whole(all map[string]*server.Server, pairs, seconds int) (claims []report.Claim, err error) {
 	costs := map[string][]float64{}
 	for range pairs {
-		for _, name := range []string{"floor", "one rule", "five rules", "trivial", "refusing"} {
-			cost, err := all[name].load(seconds, name == "refusing")
+		for _, name := range contestants {
+			cost, err := load(all[name], seconds, name == "refusing")
 			if err != nil {
-				return off, fmt.Errorf("%s: %w", name, err)
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			costs[name] = append(costs[name], cost)
 		}
 	}
 	fmt.Printf("processor time a request, 64 connections, one core for the server, %d pairs of %d s\n\n", pairs, seconds)
-	for _, name := range []string{"floor", "one rule", "five rules", "trivial", "refusing"} {
-		low, mid, high := spread(costs[name])
-		fmt.Printf("%-12s %6.1f µs   (%.1f to %.1f)\n", name, mid, low, high)
+	rows := [][]string{{"", "median", "from", "to"}}
+	row := func(name, format string, v []float64) {
+		rows = append(rows, []string{name, fmt.Sprintf(format, report.Median(v)), fmt.Sprintf(format, slices.Min(v)), fmt.Sprintf(format, slices.Max(v))})
 	}
-	fmt.Println()
+	for _, name := range contestants {
+		row(name+", µs", "%.1f", costs[name])
+	}
 	for _, r := range ratios {
 		var each []float64
 		for i := range costs[r.over] {
 			each = append(each, costs[r.over][i]/costs[r.under][i])
 		}
-		low, mid, high := spread(each)
-		off += judge(r.what, mid, r.goal, r.fail, fmt.Sprintf("(%.2f to %.2f)", low, high))
+		row(r.what, "%.2f", each)
+		claims = append(claims, report.Claim{What: r.what, Got: report.Median(each), Goal: r.goal, Fail: r.fail})
 	}
-	return off, nil
-}
-
-func judge(what string, got, goal, fail float64, more string) (off int) {
-	verdict := "met"
-	switch {
-	case !(got <= fail): // NaN too
-		verdict, off = "OFF by a factor", 1
-	case got > goal:
-		verdict = "NOT met"
-	}
-	fmt.Printf("%-52s %5.2f   goal %.2f   %s %s\n", what, got, goal, verdict, more)
-	return off
-}
-
-func spread(v []float64) (low, mid, high float64) {
-	v = slices.Sorted(slices.Values(v))
-	return v[0], (v[(len(v)-1)/2] + v[len(v)/2]) / 2, v[len(v)-1]
+	report.Table(os.Stdout, rows)
+	return claims, nil
 }
 
 var benchLine = regexp.MustCompile(`(?m)^BenchmarkOverhead/(\S+?)(?:-\d+)?\s.*?([\d.]+) cpu-ns/op`)
 
 // overhead runs the benchmark of the gateway's handler, which only a test of
-// its own module can reach, and judges what one rule adds to the bare proxy.
-func overhead(dir string, rounds int) (off int, err error) {
+// its own module can reach, and claims what one rule adds to the bare proxy.
+func overhead(dir string, rounds int) (c report.Claim, err error) {
 	program := filepath.Join(dir, "overhead.test")
 	if out, err := exec.Command("go", "test", "-c", "-o", program, "github.com/spillgate/spillgate/cmd/spillgate/internal/gateway").CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("go test -c: %w\n%s", err, out)
+		return c, fmt.Errorf("go test -c: %w\n%s", err, out)
 	}
 	best := map[string]float64{} // a disturbance only ever adds
 	for range rounds {
 		out, err := exec.Command(program, "-test.run", "^$", "-test.bench", "^BenchmarkOverhead$", "-test.benchtime", "20000x").CombinedOutput()
 		if err != nil {
-			return 0, fmt.Errorf("the benchmark: %w\n%s", err, out)
+			return c, fmt.Errorf("the benchmark: %w\n%s", err, out)
 		}
 		for _, m := range benchLine.FindAllStringSubmatch(string(out), -1) {
 			ns, err := strconv.ParseFloat(m[2], 64)
 			if err != nil {
-				return 0, err
+				return c, err
 			}
 			if old, ok := best[m[1]]; !ok || ns < old {
 				best[m[1]] = ns
@@ -209,20 +198,14 @@ func overhead(dir string, rounds int) (off int, err error) {
 		}
 	}
 	fmt.Printf("\nthe handler alone, without a network: processor time, the least of %d rounds\n\n", rounds)
-	bare, one := math.NaN(), math.NaN()
+	rows := [][]string{{"", "ns"}}
 	for _, name := range []string{"bare", "one-rule", "five-rules-and-fields"} {
 		ns, ok := best[name]
 		if !ok {
-			return 0, fmt.Errorf("the benchmark has no result of %s", name)
+			return c, fmt.Errorf("the benchmark has no result of %s", name)
 		}
-		fmt.Printf("%-24s %7.0f ns\n", name, ns)
-		switch name {
-		case "bare":
-			bare = ns
-		case "one-rule":
-			one = ns
-		}
+		rows = append(rows, []string{name, fmt.Sprintf("%.0f", ns)})
 	}
-	fmt.Println()
-	return judge("one rule over the bare proxy, µs", (one-bare)/1000, 1, 6, ""), nil
+	report.Table(os.Stdout, rows)
+	return report.Claim{What: "one rule over the bare proxy, µs", Got: (best["one-rule"] - best["bare"]) / 1000, Goal: 1, Fail: 6}, nil
 }

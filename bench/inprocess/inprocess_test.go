@@ -77,21 +77,9 @@ func fake(samples map[cell][]float64) *results {
 
 func TestValueLeavesVoidRoundsOut(t *testing.T) {
 	at := cell{"a", hot1}
-	for _, c := range []struct {
-		name   string
-		rounds []float64
-		want   float64
-		sure   bool
-	}{
-		{"median of quiet rounds", []float64{30, 10, 20}, 20, true},
-		{"void rounds don't count", []float64{2000, 10, 20, 5000}, 15, true},
-		{"mostly void: the fastest", []float64{2000, 1500, 20}, 20, false},
-		{"all void: the fastest", []float64{2000, 1500}, 1500, false},
-	} {
-		got, sure, ok := fake(map[cell][]float64{at: c.rounds}).value(at)
-		if got != c.want || sure != c.sure || !ok {
-			t.Errorf("%s: got %v, sure %v, ok %v; want %v, %v", c.name, got, sure, ok, c.want, c.sure)
-		}
+	got, sure, ok := fake(map[cell][]float64{at: {2000, 10, 20, 5000}}).value(at)
+	if got != 15 || !sure || !ok {
+		t.Errorf("got %v, sure %v, ok %v; want the median of the quiet rounds", got, sure, ok)
 	}
 	if _, _, ok := fake(nil).value(at); ok {
 		t.Error("a cell without rounds has a value")
@@ -107,18 +95,18 @@ func TestJudge(t *testing.T) {
 		name    string
 		ratio   ratio
 		partial bool
-		off     int
+		fails   bool
 		verdict string
 	}{
-		{"met", claim("a", "b", 3, 6), false, 0, "met"},
-		{"missed by noise", claim("a", "b", 2, 4), false, 0, "missed"},
-		{"off by a factor", claim("a", "b", 1, 2), false, 1, "OFF BY A FACTOR"},
-		{"not measured", claim("a", "c", 1, 2), false, 1, "NOT MEASURED"},
-		{"not asked for", claim("a", "c", 1, 2), true, 0, ""},
+		{"met", claim("a", "b", 3, 6), false, false, "met"},
+		{"missed by noise", claim("a", "b", 2, 4), false, false, "missed"},
+		{"off by a factor", claim("a", "b", 1, 2), false, true, "OFF BY A FACTOR"},
+		{"not measured", claim("a", "c", 1, 2), false, true, "NOT MEASURED"},
+		{"not asked for", claim("a", "c", 1, 2), true, false, ""},
 	} {
 		var out strings.Builder
-		if off := r.judge(&out, []ratio{c.ratio}, c.partial); off != c.off || !strings.Contains(out.String(), c.verdict) {
-			t.Errorf("%s: off %d, want %d, and %q in:\n%s", c.name, off, c.off, c.verdict, out.String())
+		if err := r.judge(&out, []ratio{c.ratio}, c.partial); (err != nil) != c.fails || !strings.Contains(out.String(), c.verdict) {
+			t.Errorf("%s: %v, want %q in:\n%s", c.name, err, c.verdict, out.String())
 		}
 	}
 	if v := claim("a", "b", 0, 0).of(r); math.Abs(v-3) > 1e-9 {
@@ -147,9 +135,6 @@ func TestBriefNamesExist(t *testing.T) {
 
 // TestRun takes all contestants through all phases, in small.
 func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("opens every peer with sweepers at work")
-	}
 	all := lineup()
 	tiny := scale{rounds: 1, hot: 100, known: 1000, draws: 100, fresh: 100, tries: 1, looks: 2}
 	r, err := measureAll(tiny, all, false, nil)
@@ -158,7 +143,7 @@ func TestRun(t *testing.T) {
 	}
 	var out strings.Builder
 	r.report(&out, all)
-	r.judge(&out, append(harnessRatios(), ourRatios()...), true)
+	_ = r.judge(&out, append(harnessRatios(), ourRatios()...), true) // of so few rounds nothing is claimed
 	for _, c := range all {
 		if !strings.Contains(out.String(), "| "+c.name+" ") {
 			t.Errorf("%s is missing in the report", c.name)

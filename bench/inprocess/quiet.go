@@ -4,11 +4,9 @@ import (
 	"runtime"
 	"sync"
 	"time"
-)
 
-// stolen is how many times its quiet value the null row may cost before the
-// machine counts as disturbed and what was measured beside it is void.
-const stolen = 1.3
+	"github.com/spillgate/spillgate/bench/internal/report"
+)
 
 // A sample is one measurement of one contestant in one round.
 type sample struct {
@@ -47,7 +45,7 @@ func (w *watch) null(goroutines int) float64 {
 // cheapest of all tries.
 func (w *watch) settle(goroutines int) float64 {
 	best := w.null(goroutines)
-	for try := 1; try < w.tries && best > stolen*w.quiet[goroutines]; try++ {
+	for try := 1; try < w.tries && best > report.Stolen*w.quiet[goroutines]; try++ {
 		time.Sleep(20 * time.Millisecond)
 		best = min(best, w.null(goroutines))
 	}
@@ -57,7 +55,7 @@ func (w *watch) settle(goroutines int) float64 {
 // void reports whether s was measured on a disturbed machine. Ask when all
 // is measured: by then the quiet value is best known.
 func (w *watch) void(goroutines int, s sample) bool {
-	return s.null > stolen*w.quiet[goroutines]
+	return s.null > report.Stolen*w.quiet[goroutines]
 }
 
 // measure runs n decisions on each of some goroutines, the null row first.
@@ -65,7 +63,7 @@ func (w *watch) measure(goroutines, n int, work func(g int) (refused int)) sampl
 	runtime.GC() // nobody pays for another's garbage
 	before := w.settle(goroutines)
 	s := parallel(goroutines, n, work)
-	s.null = max(before, w.settle(goroutines))
+	s.null = max(before, w.null(goroutines)) // waiting now would only hide what was
 	return s
 }
 

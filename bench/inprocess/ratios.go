@@ -2,8 +2,9 @@ package main
 
 import (
 	"math"
-	"slices"
 	"time"
+
+	"github.com/spillgate/spillgate/bench/internal/report"
 )
 
 // A ratio is one claim about the numbers of a run: over divided by under is
@@ -100,26 +101,14 @@ func (r ratio) of(got *results) float64 {
 	return over / under
 }
 
-// value returns the median of a cell's quiet rounds. Where fewer than half of
-// the rounds were quiet it is the fastest round of all, and sure is false: a
-// disturbance only ever adds.
+// value returns what a decision of a cell costs, and whether it was measured.
 func (r *results) value(at cell) (ns float64, sure, ok bool) {
-	all := r.samples[at]
-	if len(all) == 0 {
-		return 0, false, false
+	var rounds []report.Round
+	for _, s := range r.samples[at] {
+		rounds = append(rounds, report.Round{Cost: s.ns, Void: r.watch.void(at.workload.goroutines(), s)})
 	}
-	var quiet []float64
-	fastest := all[0].ns
-	for _, s := range all {
-		fastest = min(fastest, s.ns)
-		if !r.watch.void(at.workload.goroutines(), s) {
-			quiet = append(quiet, s.ns)
-		}
-	}
-	if 2*len(quiet) < len(all) {
-		return fastest, false, true
-	}
-	return median(quiet), true, true
+	ns, sure = report.Value(rounds)
+	return ns, sure, len(rounds) > 0
 }
 
 // slow returns one of a contestant's slowest decisions, that of the best
@@ -135,9 +124,4 @@ func (r *results) slow(contestant string, pick func(slow) time.Duration) (time.D
 		best = min(best, pick(s))
 	}
 	return best, true
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/spillgate/spillgate/bench/internal/report"
 )
 
 // report writes the tables of a run as Markdown.
@@ -55,7 +57,7 @@ func (r *results) decisions(w io.Writer, all []contestant, show func(contestant,
 			rows = append(rows, row)
 		}
 	}
-	table(w, rows)
+	report.Table(w, rows)
 }
 
 // met reports whether anything of c was measured.
@@ -123,7 +125,7 @@ func (r *results) weights(w io.Writer, all []contestant) {
 	}
 	if len(rows) > 1 {
 		fmt.Fprintf(w, "\n## Memory at %s keys\n\nLive heap and stacks after a garbage collection, everything counted.\n\n", count(r.known))
-		table(w, rows)
+		report.Table(w, rows)
 	}
 }
 
@@ -138,7 +140,7 @@ func (r *results) slowness(w io.Writer, all []contestant) {
 	}
 	if len(rows) > 1 {
 		fmt.Fprintf(w, "\n## The slowest single decision, ms\n\nThe best of %d rounds: what a limiter does by design shows in each. The null row is the machine's own noise.\n\n", r.restless)
-		table(w, rows)
+		report.Table(w, rows)
 	}
 }
 
@@ -158,32 +160,16 @@ func (r *results) voids(w io.Writer, all []contestant) {
 	}
 }
 
-// judge writes the table of ratios and returns how many are off by a factor.
-// Unless partial, a ratio that was not measured counts too.
-func (r *results) judge(w io.Writer, ratios []ratio, partial bool) (off int) {
-	rows := [][]string{{"ratio", "is", "goal", "fails above", ""}}
+// judge holds the ratios against the numbers. Where the run is partial, those
+// that were not measured are left out.
+func (r *results) judge(w io.Writer, ratios []ratio, partial bool) error {
+	var claims []report.Claim
 	for _, q := range ratios {
-		v := q.of(r)
-		verdict := "met"
-		switch {
-		case math.IsNaN(v) && partial:
-			continue
-		case math.IsNaN(v):
-			verdict = "NOT MEASURED"
-			off++
-		case v > q.fail:
-			verdict = "OFF BY A FACTOR"
-			off++
-		case v > q.goal:
-			verdict = "missed"
+		if v := q.of(r); !partial || !math.IsNaN(v) {
+			claims = append(claims, report.Claim{What: q.what, Got: v, Goal: q.goal, Fail: q.fail})
 		}
-		rows = append(rows, []string{q.what, fmt.Sprintf("%.3g", v), fmt.Sprintf("%.3g", q.goal), fmt.Sprintf("%.3g", q.fail), verdict})
 	}
-	if len(rows) > 1 {
-		fmt.Fprint(w, "\n## Ratios\n\n")
-		table(w, rows)
-	}
-	return off
+	return report.Judge(w, claims)
 }
 
 // versions lists the peers' modules with the versions that were built in.
@@ -201,38 +187,6 @@ func versions(all []contestant) (list []string) {
 		}
 	}
 	return list
-}
-
-// table writes rows as a Markdown table, the first row as its head, columns
-// aligned for the terminal.
-func table(w io.Writer, rows [][]string) {
-	width := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, s := range row {
-			width[i] = max(width[i], len([]rune(s)), 3)
-		}
-	}
-	for n, row := range rows {
-		for i, s := range row {
-			pad := strings.Repeat(" ", width[i]-len([]rune(s)))
-			if i == 0 {
-				fmt.Fprint(w, "| ", s, pad)
-			} else {
-				fmt.Fprint(w, " | ", pad, s)
-			}
-		}
-		fmt.Fprintln(w, " |")
-		if n == 0 {
-			for i, n := range width {
-				right := ":"
-				if i == 0 {
-					right = "-"
-				}
-				fmt.Fprint(w, "|-", strings.Repeat("-", n), right)
-			}
-			fmt.Fprintln(w, "|")
-		}
-	}
 }
 
 // number3 shows three digits of what is known.

@@ -28,6 +28,7 @@ type contestant struct {
 	fields  string // what it tells a client of its limit
 	peer    bool   // of others, and writes fields
 	refuses bool   // each request, and so the limit is another
+	long    bool   // far from deciding a claim, and too long for -short
 	// open makes the handler anew, with nobody known to it; end ends what it
 	// runs in the background.
 	open func() (h http.Handler, end func(), err error)
@@ -63,7 +64,7 @@ func lineup() []contestant {
 		{name: ourRule, fields: standard, open: policed(nil, everybody)},
 		{name: ourBare, open: policed([]ours.Option{ours.Headers(ours.Off), ours.NoVerdict()}, everybody)},
 		{
-			name: "ours, five rules", fields: standard,
+			name: "ours, five rules", fields: standard, long: true,
 			open: policed(nil, everybody, rule("host", plenty, "host"), rule("page", plenty, "client.ip", "path"),
 				rule("method", plenty, "client.ip", "method"), rule("all", plenty)),
 		},
@@ -113,13 +114,13 @@ func peers() []contestant {
 		{name: "go-chi/httprate", fields: legacy, peer: true, open: func() (http.Handler, func(), error) {
 			return httprate.LimitBy(plenty, window, byIP)(trivial), func() {}, nil
 		}},
-		{name: "didip/tollbooth", fields: "RateLimit-Limit, -Remaining, -Reset", peer: true, open: func() (http.Handler, func(), error) {
+		{name: "didip/tollbooth", fields: "RateLimit-Limit, -Remaining, -Reset", peer: true, long: true, open: func() (http.Handler, func(), error) {
 			lim := tollbooth.NewLimiter(plenty, &tollboothlimiter.ExpirableOptions{DefaultExpirationTTL: window})
 			lim.SetBurst(plenty).SetIPLookups([]string{"RemoteAddr"})
 			return tollbooth.LimitHandler(lim, trivial), func() {}, nil
 		}},
 		{name: "throttled", fields: legacy, peer: true, open: openThrottled},
-		{name: "ulule/limiter", fields: legacy, peer: true, open: func() (http.Handler, func(), error) {
+		{name: "ulule/limiter", fields: legacy, peer: true, long: true, open: func() (http.Handler, func(), error) {
 			store := ululememory.NewStoreWithOptions(ulule.StoreOptions{Prefix: ulule.DefaultPrefix, CleanUpInterval: window})
 			return stdlib.NewMiddleware(ulule.New(store, ulule.Rate{Period: window, Limit: plenty})).Handler(trivial), func() {}, nil
 		}},

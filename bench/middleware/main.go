@@ -12,6 +12,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -23,8 +24,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
+
+	"github.com/spillgate/spillgate/bench/internal/report"
 )
 
 func main() {
@@ -60,6 +62,9 @@ func run() error {
 	ballast := make([]byte, 64<<20)
 	defer runtime.KeepAlive(ballast)
 	all := lineup()
+	if *short {
+		all = slices.DeleteFunc(all, func(c contestant) bool { return c.long })
+	}
 	request, err := http.NewRequest("GET", "http://alice.example.com/page?q=1", nil)
 	if err != nil {
 		return fmt.Errorf("bench: %w", err)
@@ -78,7 +83,7 @@ func run() error {
 			}
 		}
 	}
-	m.report(os.Stdout, all)
+	m.print(os.Stdout, all)
 	return m.judge(os.Stdout, all)
 }
 
@@ -235,31 +240,16 @@ func (m *meter) measure(c *contestant, w workload) error {
 	return nil
 }
 
-// stolen is how many times its quiet value the bare handler may cost.
-const stolen = 1.3
-
-// value returns the median of the quiet rounds; where fewer than half were
-// quiet, that of the fastest round, for a disturbance only ever adds, and sure
-// is false.
+// value returns what a request costs a contestant, and how much it allocates.
 func (m *meter) value(name string, w workload) (ns, allocs float64, sure bool) {
-	all := m.samples[cell{name, w}]
-	var quiet, count []float64
-	ns = math.Inf(1)
-	for _, s := range all {
-		count, ns = append(count, s.allocs), min(ns, s.ns)
-		if s.bare <= stolen*m.quiet {
-			quiet = append(quiet, s.ns)
-		}
+	var rounds []report.Round
+	var count []float64
+	for _, s := range m.samples[cell{name, w}] {
+		rounds = append(rounds, report.Round{Cost: s.ns, Void: s.bare > report.Stolen*m.quiet})
+		count = append(count, s.allocs)
 	}
-	if sure = 2*len(quiet) >= len(all); sure {
-		ns = median(quiet)
-	}
-	return ns, median(count), sure
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+	ns, sure = report.Value(rounds)
+	return ns, report.Median(count), sure
 }
 
 // over returns what a contestant costs over the bare handler.
@@ -269,28 +259,27 @@ func (m *meter) over(name string, w workload) (ns float64, sure bool) {
 	return ns - bare, sure
 }
 
-func (m *meter) report(out io.Writer, all []contestant) {
+func (m *meter) print(out io.Writer, all []contestant) {
 	fmt.Fprintf(out, "%s, ns over the bare handler (%.1f ns when quiet); ~ marks the fastest round where fewer than half were quiet\n\n", runtime.Version(), m.quiet)
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "\t")
+	rows := [][]string{{""}}
 	for _, w := range workloads {
-		fmt.Fprintf(t, "%s\t", w.name)
+		rows[0] = append(rows[0], w.name)
 	}
-	fmt.Fprint(t, "allocations\t  fields\n")
+	rows[0] = append(rows[0], "allocations", "fields")
 	for _, c := range all {
-		fmt.Fprintf(t, "%s\t", c.name)
+		row := []string{c.name}
 		for _, w := range workloads {
 			ns, sure := m.over(c.name, w)
 			mark := ""
 			if !sure {
 				mark = "~"
 			}
-			fmt.Fprintf(t, "%s%.0f\t", mark, ns)
+			row = append(row, fmt.Sprintf("%s%.0f", mark, ns))
 		}
 		_, allocs, _ := m.value(c.name, workloads[0])
-		fmt.Fprintf(t, "%.1f\t  %s\n", allocs, c.fields)
+		rows = append(rows, append(row, fmt.Sprintf("%.1f", allocs), c.fields))
 	}
-	t.Flush()
+	report.Table(out, rows)
 	for _, c := range all {
 		if n := m.wrong[c.name]; n > 0 {
 			fmt.Fprintf(out, "- %s: %d requests had the wrong answer\n", c.name, n)
@@ -298,21 +287,9 @@ func (m *meter) report(out io.Writer, all []contestant) {
 	}
 }
 
-// judge holds the claims against the numbers: goals are printed, and what is
-// off by a factor fails.
+// judge holds the claims against the numbers.
 func (m *meter) judge(out io.Writer, all []contestant) error {
-	off := 0
-	claim := func(what string, got, goal, fail float64) {
-		verdict := "met"
-		if got > goal {
-			verdict = "NOT met"
-		}
-		if got > fail {
-			verdict, off = "OFF by a factor", off+1
-		}
-		fmt.Fprintf(out, "%-66s %8.2f   goal %6.2f   %s\n", what, got, goal, verdict)
-	}
-	fmt.Fprintln(out)
+	var claims []report.Claim
 	for _, w := range workloads {
 		ours, _ := m.over(ourRule, w)
 		best, name := math.Inf(1), ""
@@ -322,24 +299,23 @@ func (m *meter) judge(out io.Writer, all []contestant) error {
 			}
 		}
 		if w.clients == 1 {
-			claim("one rule and full fields, ns over the bare handler", ours, 400, 1600)
+			claims = append(claims, report.Claim{What: "one rule and full fields, ns over the bare handler", Got: ours, Goal: 400, Fail: 1600})
 		}
-		claim(fmt.Sprintf("one rule and full fields / best peer with fields, %s (%s)", w.name, name), ours/best, 1, 1.5)
+		what := fmt.Sprintf("one rule and full fields / best peer with fields, %s (%s)", w.name, name)
+		claims = append(claims, report.Claim{What: what, Got: ours / best, Goal: 1, Fail: 1.5})
 	}
-	one := workloads[0]
-	_, allocs, _ := m.value(ourRule, one)
-	claim("allocations, one rule and full fields", math.Round(10*allocs)/10, 2, 3)
-	for _, name := range []string{ourBare, ourBareLimiter} {
-		_, allocs, _ = m.value(name, one)
-		claim("allocations, "+name, math.Round(10*allocs)/10, 0, 1)
+	for _, c := range []struct {
+		name       string
+		goal, fail float64
+	}{{ourRule, 2, 3}, {ourBare, 0, 1}, {ourBareLimiter, 0, 1}} {
+		_, allocs, _ := m.value(c.name, workloads[0])
+		claims = append(claims, report.Claim{What: "allocations, " + c.name, Got: math.Round(10*allocs) / 10, Goal: c.goal, Fail: c.fail})
 	}
+	err := report.Judge(out, claims)
 	for _, c := range all {
-		if m.wrong[c.name] > 0 && !c.peer {
-			off++
+		if n := m.wrong[c.name]; n > 0 && !c.peer {
+			err = errors.Join(err, fmt.Errorf("bench: %s: %d requests had the wrong answer", c.name, n))
 		}
 	}
-	if off > 0 {
-		return fmt.Errorf("bench: %d claims are off by a factor, or answers were wrong", off)
-	}
-	return nil
+	return err
 }

@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/bench/internal/report"
 	"github.com/spillgate/spillgate/redisstore"
 )
 
@@ -247,31 +248,30 @@ func audit(stamps []time.Duration, limit spillgate.Limit) float64 {
 	return worst
 }
 
-// leases measures and judges leases. Where there is little time there are fewer
-// keys, and the auditor alone judges: a lease needs some requests of its key.
-func leases(addr string, rounds int, length time.Duration) error {
+// leases measures leases. Where there is little time there are fewer keys, and
+// only the auditor can fail them: a lease needs some requests of its key.
+func leases(addr string, rounds int, length time.Duration) (claims []report.Claim, err error) {
 	few, of := length < time.Second, keys
 	if few {
 		of = 300
 	}
 	f, err := newFleet(addr, of)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.close()
 	ours, peers := map[string][]float64{}, map[string][]float64{}
-	var perCheck []float64
 	worst := 0.0
 	flooded := limitOf(leaseRows[2].name)
 	for range rounds {
 		for _, row := range leaseRows {
 			p, err := f.peer(row.name, length)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			o, err := f.leased(row.name, length, row.name == leaseRows[2].name, 0)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			peers[row.name], ours[row.name] = append(peers[row.name], p.rate), append(ours[row.name], o.rate)
 			if row.name == leaseRows[2].name {
@@ -282,35 +282,24 @@ func leases(addr string, rounds int, length time.Duration) error {
 	// 90 % of the flooded key's limit, asked for by all callers together.
 	paced, err := f.leased(leaseRows[2].name, max(time.Second, 2*length), true, 64*time.Second/9000)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	perCheck = append(perCheck, float64(paced.calls)/float64(max(1, paced.checks)))
-	off := 0
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "leases, %d nodes, %d keys, 64 callers\tleased/s\tredis_rate/s\ttimes\tgoal\t\n", leaseNodes, of)
+	rows := [][]string{{fmt.Sprintf("leases, %d nodes, %d keys, 64 callers", leaseNodes, of), "leased/s", "redis_rate/s"}}
 	for _, row := range leaseRows {
-		a, b := middle(ours[row.name]), middle(peers[row.name])
-		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.1f\t%.0f\t\n", row.name, a, b, a/b, row.goal)
-		if a/b < row.goal/2 && !few {
-			off++
+		a, b := report.Median(ours[row.name]), report.Median(peers[row.name])
+		rows = append(rows, []string{row.name, fmt.Sprintf("%.0f", a), fmt.Sprintf("%.0f", b)})
+		c := report.Claim{What: "leases, " + row.name + ": decisions/s by those of redis_rate", Got: a / b, Goal: row.goal, Fail: row.goal / 2, AtLeast: true}
+		if few {
+			c.Fail = math.Inf(-1)
 		}
+		claims = append(claims, c)
 	}
-	w.Flush()
+	report.Table(os.Stdout, rows)
 	most := float64(flooded.Burst) * (1 + floodShare + noise)
-	fmt.Printf("auditor: at most %.0f at once of %d; %.0f may be, with %.0f %% of leases and %.1f %% of its own noise\n",
-		worst, flooded.Burst, most, floodShare*100, noise*100)
-	falsely := float64(paced.denied) / float64(max(1, paced.checks))
-	fmt.Printf("at 90 %% load: %.3f calls of the server a check (goal 0.02), %.3f %% refused (goal below 0.1 %%)\n", middle(perCheck), falsely*100)
-	if worst > most {
-		return errors.New("the auditor found more than the bound: the rows of leases are void")
-	}
-	if off > 0 {
-		return fmt.Errorf("%d rows of leases are off their goal by a factor of two", off)
-	}
-	return nil
-}
-
-func middle(xs []float64) float64 {
-	xs = slices.Sorted(slices.Values(xs))
-	return xs[len(xs)/2]
+	a := fmt.Sprintf("leases, the auditor: most at once of %d, by %.0f %% of leases and %.1f %% of its own noise", flooded.Burst, floodShare*100, noise*100)
+	checks := float64(max(1, paced.checks))
+	return append(claims,
+		report.Claim{What: a, Got: worst, Goal: most, Fail: most},
+		report.Claim{What: "leases, at 90 % load: calls of the server a decision", Got: float64(paced.calls) / checks, Goal: 0.02, Fail: math.Inf(1)},
+		report.Claim{What: "leases, at 90 % load: % refused", Got: float64(paced.denied) / checks * 100, Goal: 0.1, Fail: math.Inf(1)}), nil
 }

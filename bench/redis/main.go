@@ -16,15 +16,16 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/spillgate/spillgate/bench/internal/report"
+	"github.com/spillgate/spillgate/bench/internal/server"
 )
 
 func main() {
@@ -45,17 +46,17 @@ func run() error {
 	if *short {
 		rounds, length = 3, 150*time.Millisecond
 	}
-	addr, stop, err := startServer()
+	running, err := startRedis()
 	if err != nil {
 		return err
 	}
-	defer stop()
-	all, closeAll, err := lineup(addr, *flights)
+	defer running.Stop()
+	all, closeAll, err := lineup(running.Addr, *flights)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	control := redis.NewClient(&redis.Options{Addr: addr})
+	control := redis.NewClient(&redis.Options{Addr: running.Addr})
 	defer control.Close()
 	t := table{}
 	for range rounds {
@@ -77,35 +78,21 @@ func run() error {
 	if err := sizes(control, all); err != nil {
 		return err
 	}
-	return errors.Join(t.judge(), leases(addr, rounds, length))
+	leased, err := leases(running.Addr, rounds, length)
+	if err != nil {
+		return err
+	}
+	return report.Judge(os.Stdout, append(t.claims(), leased...))
 }
 
-// startServer starts a redis-server on a free loopback port, which keeps
-// nothing on disk.
-func startServer() (addr string, stop func(), err error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+// startRedis starts a redis-server that keeps nothing on disk.
+func startRedis() (*server.Server, error) {
+	addr, err := server.FreeAddr()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	addr = ln.Addr().String()
-	ln.Close()
 	_, port, _ := net.SplitHostPort(addr)
-	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
-	if err := cmd.Start(); err != nil {
-		return "", nil, fmt.Errorf("%w; `make needs` installs it", err)
-	}
-	stop = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
-	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(5 * time.Millisecond) {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			c.Close()
-			return addr, stop, nil
-		}
-		if time.Now().After(deadline) {
-			stop()
-			return "", nil, fmt.Errorf("the server does not answer: %w", err)
-		}
-	}
+	return server.StartAt(addr, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
 }
 
 // A workload is what so many callers do at once.
@@ -210,73 +197,43 @@ func (t table) median(c cell, number func(result) float64) float64 {
 	for _, r := range t[c] {
 		xs = append(xs, number(r))
 	}
-	if len(xs) == 0 {
-		return 0
-	}
-	slices.Sort(xs)
-	return xs[len(xs)/2]
+	return report.Median(xs)
 }
 
-func rate(r result) float64   { return r.rate }
-func p50(r result) float64    { return float64(r.p50) }
-func p99(r result) float64    { return float64(r.p99) }
-func server(r result) float64 { return float64(r.server) }
+func rate(r result) float64       { return r.rate }
+func p50(r result) float64        { return float64(r.p50) }
+func p99(r result) float64        { return float64(r.p99) }
+func serverTime(r result) float64 { return float64(r.server) }
 
 func (t table) print(all []contestant) {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, load := range workloads {
-		fmt.Fprintf(w, "%s\tdecisions/s\tp50 µs\tp99 µs\tserver µs\t\n", load.name)
+		rows := [][]string{{load.name, "decisions/s", "p50 µs", "p99 µs", "server µs"}}
 		for _, c := range all {
 			k := cell{load.name, c.name}
 			if t[k] != nil {
-				fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.2f\t\n", c.name, t.median(k, rate), t.median(k, p50)/1e3, t.median(k, p99)/1e3, t.median(k, server)/1e3)
+				us := func(number func(result) float64) float64 { return t.median(k, number) / 1e3 }
+				rows = append(rows, []string{c.name, fmt.Sprintf("%.0f", t.median(k, rate)), fmt.Sprintf("%.0f", us(p50)), fmt.Sprintf("%.0f", us(p99)), fmt.Sprintf("%.2f", us(serverTime))})
 			}
 		}
-		fmt.Fprintln(w, "\t\t\t\t\t")
+		report.Table(os.Stdout, rows)
+		fmt.Println()
 	}
-	w.Flush()
 }
 
-// judge prints the ratios and reports those that are off by a factor: where the
-// store is no better than redis_rate, or several times dearer than its floor.
-func (t table) judge() error {
+// claims are the ratios. One is off by a factor where the store is no better than
+// redis_rate, or several times dearer than its floor.
+func (t table) claims() []report.Claim {
 	ratio := func(w, a, b string, number func(result) float64) float64 {
 		return t.median(cell{w, a}, number) / t.median(cell{w, b}, number)
 	}
 	across := t.median(cell{three, ours}, rate) / t.median(cell{uniform, ours}, rate)
-	off := 0
-	for _, g := range []struct {
-		what    string
-		got     float64
-		want    float64
-		fail    float64
-		atLeast bool
-	}{
-		{"10k keys: decisions/s by those of redis_rate", ratio(uniform, ours, redisRate, rate), 3, 1, true},
-		{"10k keys: p99 by that of redis_rate", ratio(uniform, ours, redisRate, p99), 1. / 3, 1, false},
-		{"10k keys: server time by that of redis_rate", ratio(uniform, ours, redisRate, server), 1. / 3, 1, false},
-		{"a hot key: decisions/s by those of redis_rate", ratio(hot, ours, redisRate, rate), 4, 1, true},
-		{"one caller: p50 by that of a GET", ratio(alone, ours, floor, p50), 1.3, 6, false},
-		{"three rules: decisions/s by those of one rule", across, 0.6, 0.1, true},
-		{"refusing: decisions/s by those of memory", ratio(refusing, ours, memory, rate), 0.5, 0.1, true},
-	} {
-		sign, met := "at most", g.got <= g.want
-		bad := !(g.got <= g.fail)
-		if g.atLeast {
-			sign, met, bad = "at least", g.got >= g.want, !(g.got >= g.fail)
-		}
-		word := "met"
-		if !met {
-			word = "not met"
-		}
-		if bad {
-			word = "off by a factor"
-			off++
-		}
-		fmt.Printf("%-48s %7.2f  (%s %.2f: %s)\n", g.what, g.got, sign, g.want, word)
+	return []report.Claim{
+		{What: "10k keys: decisions/s by those of redis_rate", Got: ratio(uniform, ours, redisRate, rate), Goal: 3, Fail: 1, AtLeast: true},
+		{What: "10k keys: p99 by that of redis_rate", Got: ratio(uniform, ours, redisRate, p99), Goal: 1. / 3, Fail: 1},
+		{What: "10k keys: server time by that of redis_rate", Got: ratio(uniform, ours, redisRate, serverTime), Goal: 1. / 3, Fail: 1},
+		{What: "a hot key: decisions/s by those of redis_rate", Got: ratio(hot, ours, redisRate, rate), Goal: 4, Fail: 1, AtLeast: true},
+		{What: "one caller: p50 by that of a GET", Got: ratio(alone, ours, floor, p50), Goal: 1.3, Fail: 6},
+		{What: "three rules: decisions/s by those of one rule", Got: across, Goal: 0.6, Fail: 0.1, AtLeast: true},
+		{What: "refusing: decisions/s by those of memory", Got: ratio(refusing, ours, memory, rate), Goal: 0.5, Fail: 0.1, AtLeast: true},
 	}
-	if off > 0 {
-		return fmt.Errorf("%d ratios are off by a factor", off)
-	}
-	return nil
 }
