@@ -275,7 +275,7 @@ func FuzzMeter(f *testing.F) {
 		if b &= partMask; b != 0 {
 			switch {
 			case by.den > 0:
-				b %= by.den // what a flow is late is below one nanosecond
+				b %= by.den   // what a flow is late is below one nanosecond
 				if a > now0 { // no debt is as large as farthest
 					a = now0 + int64((uint64(a)-uint64(now0))%uint64(farthest))
 				}
