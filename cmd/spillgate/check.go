@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,21 +16,22 @@ import (
 	"github.com/spillgate/spillgate/policyfile"
 )
 
-// load reads a policy file, for the gateway or for whoever it is for. Errors in
-// it are printed to stderr with their place, excerpt and fix.
-func load(path string, forGateway bool, stderr io.Writer) (*policyfile.File, error) {
-	f, data, err := parse(path)
+// load reads a policy file, for the gateway or for whoever it is for, and
+// returns its text beside. Errors in it are printed to stderr with their place,
+// excerpt and fix.
+func load(path string, forGateway bool, stderr io.Writer) (f *policyfile.File, data []byte, err error) {
+	f, data, err = parse(path)
 	if err == nil && forGateway {
 		err = f.BeyondGateway()
 	}
 	var errs policyfile.Errors
 	if !errors.As(err, &errs) {
-		return f, err
+		return f, data, err
 	}
 	if err := errs.Report(stderr, data); err != nil {
-		return nil, &exitError{exitUsage, err}
+		return nil, nil, &exitError{exitUsage, err}
 	}
-	return nil, &exitError{exitPolicy, nil}
+	return nil, nil, &exitError{exitPolicy, nil}
 }
 
 // parse reads a policy file. The error is [policyfile.Errors] or an exitError.
@@ -98,16 +100,12 @@ can't be read.`,
 
 // checkText says for people what a file means.
 func checkText(stdout, stderr io.Writer, path string) (*policyfile.File, error) {
-	f, err := load(path, false, stderr)
+	f, data, err := load(path, false, stderr)
 	if err != nil {
 		return nil, err
 	}
 	if err := summarise(stdout, path, f); err != nil {
 		return nil, &exitError{exitUsage, err}
-	}
-	_, data, err := parse(path)
-	if err != nil {
-		return nil, err
 	}
 	var all policyfile.Errors
 	for _, w := range f.Warnings {
@@ -122,6 +120,14 @@ func checkText(stdout, stderr io.Writer, path string) (*policyfile.File, error) 
 		return nil, &exitError{exitUsage, err}
 	}
 	return f, nil
+}
+
+// printJSON prints v for programs.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
 }
 
 // accepted fails if a file has warnings that are not allowed.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,7 +73,7 @@ or the file can't be read.`,
 }
 
 func explain(path string, f explainFlags, stdout, stderr io.Writer) error {
-	file, err := load(path, false, stderr)
+	file, _, err := load(path, false, stderr)
 	if err != nil {
 		return err
 	}
@@ -96,10 +95,7 @@ func explain(path string, f explainFlags, stdout, stderr io.Writer) error {
 	attrs := httplimit.Attributes(file.Policy, request, programs...)
 	x := explained{request: request, raw: raw, attrs: attrs, file: file, Explanation: file.Policy.Explain(attrs, opts...)}
 	if f.asJSON {
-		enc := json.NewEncoder(stdout)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		err = enc.Encode(x.asJSON())
+		err = printJSON(stdout, x.asJSON())
 	} else {
 		_, err = io.WriteString(stdout, x.text())
 	}

@@ -18,7 +18,7 @@ import (
 // Exit codes.
 const (
 	exitOK      = 0 // done
-	exitPolicy  = 1 // the policy file has errors
+	exitPolicy  = 1 // the policy file has errors, or one of its tests failed
 	exitUsage   = 2 // the command line is wrong, or a file can't be read
 	exitRunning = 3 // serving could not start, or broke off
 )
@@ -58,7 +58,8 @@ why not and when to come back. One policy file holds the rules.
   spillgate serve limits.yaml      stand in front of your service and limit
 
 Exit codes: 0 done; 1 the policy file has errors; 2 the command line is wrong or
-a file can't be read; 3 serving could not start or broke off.`,
+a file can't be read; 3 serving could not start or broke off. Those of test are its
+own: spillgate test --help.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -76,7 +76,7 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 	if f.drain < 0 {
 		return &exitError{exitUsage, fmt.Errorf("--drain %s: must not be negative", f.drain)}
 	}
-	file, err := load(path, true, stderr)
+	file, _, err := load(path, true, stderr)
 	if err != nil {
 		return err
 	}

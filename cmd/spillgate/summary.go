@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -348,10 +347,7 @@ func checkJSON(w io.Writer, path string) (*policyfile.File, error) {
 			out.Warnings = append(out.Warnings, checkedWarning{w.Code, checkedError{w.Line, w.Column, w.Msg, w.Fix}})
 		}
 	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(out); err != nil {
+	if err := printJSON(w, out); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
 	if !out.OK {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -131,10 +130,7 @@ func test(paths []string, f testFlags, stdout, stderr io.Writer) error {
 		all = append(all, out)
 	}
 	if f.asJSON {
-		enc := json.NewEncoder(stdout)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(all); err != nil {
+		if err := printJSON(stdout, all); err != nil {
 			return &exitError{exitUsage, err}
 		}
 	}
