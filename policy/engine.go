@@ -209,19 +209,22 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, attrs Attributes, opts 
 		if !opts[i].at.IsZero() {
 			v.at = opts[i].at
 		}
-		v.quiet = v.quiet || opts[i].tentative
+		v.tentative = v.tentative || opts[i].tentative
 	}
+	v.quiet = v.tentative || h != nil
 	s := e.scratch.Get().(*scratch)
 	s.begin(attrs, e.policy.slots)
+	asks := e.collect(v, s, opts)
 	switch {
-	case !e.collect(v, s, opts) || len(s.charges) == 0:
-		if h != nil {
-			h.leave()
-		}
-	case h != nil:
+	case h != nil && len(s.charges) > 0 && asks:
 		e.takeInTurn(ctx, v, s, h)
-	default:
+	case h != nil:
+		h.leave()
+	case len(s.charges) > 0 && asks:
 		e.take(ctx, v, s)
+	}
+	if v.quiet && v.Allowed && (h == nil || h.place == nil) {
+		e.noteRefused(v, s) // by rules on trial: who passes is told nothing else
 	}
 	s.end(e.prints.hides)
 	s.index, s.charges, s.decisions = s.index[:0], s.charges[:0], s.decisions[:0]
@@ -270,16 +273,15 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		}
 		if !peeked && (r.Deny || !whole && r.Missing == Refuse) {
 			d := spillgate.Decision{Reason: spillgate.NeverFits, RetryAfter: spillgate.Never}
-			e.note(v, &s.request, i, key, &d, trial)
+			o := Outcome{Rule: r.Rule, Decision: d, Trial: trial, from: fromNowhere, index: int32(i), key: key}
 			if !trial {
-				v.alone()
+				e.refuse(v, s, o)
+				return false
 			}
-			o := v.add()
-			o.Rule, o.Decision, o.Trial, o.from = r.Rule, d, trial, fromNowhere
-			if trial {
-				continue
+			if *v.add() = o; !v.quiet {
+				e.note(v, &s.request, i, key, &d, trial)
 			}
-			return false
+			continue
 		}
 		n := int64(0)
 		if !peeked {
@@ -296,6 +298,17 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		}
 	}
 	return true
+}
+
+// refuse makes o, which refuses by itself and for good, all that v says.
+func (e *Engine) refuse(v *Verdict, s *scratch, o Outcome) {
+	if v.quiet && !v.tentative {
+		e.noteRefused(v, s) // by rules on trial before it
+	}
+	v.alone()
+	if *v.add() = o; !v.tentative {
+		e.note(v, &s.request, int(o.index), o.key, &o.Decision, false)
+	}
 }
 
 // meets reports whether the request meets all conditions.

@@ -189,23 +189,16 @@ func (e *Engine) takeInTurn(ctx context.Context, v *Verdict, s *scratch, h *held
 	if i, wait, behind := e.standBehind(s, h); behind {
 		if h.place == nil {
 			e.refuseInLine(ctx, v, s, i, wait)
+			e.conclude(ctx, v, s)
 		}
 		return
 	}
-	e.takeQuietly(ctx, v, s)
+	e.take(ctx, v, s)
 	if o := e.delayed(v); o != nil && !h.over && e.stand(s, h, o, v.RetryAfter()) {
 		return
 	}
 	h.leave()
 	e.conclude(ctx, v, s)
-}
-
-// takeQuietly takes, and leaves it to conclude to note who was refused.
-func (e *Engine) takeQuietly(ctx context.Context, v *Verdict, s *scratch) {
-	tentative := v.quiet
-	v.quiet = true
-	e.take(ctx, v, s)
-	v.quiet = tentative
 }
 
 // standBehind puts h in the first line that is there for one of its charges, if
@@ -336,7 +329,8 @@ func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int
 	for j := range s.charges {
 		asked[j], s.charges[j].N = s.charges[j].N, 0
 	}
-	e.takeQuietly(ctx, v, s)
+	before := v.n
+	e.take(ctx, v, s)
 	if v.err != nil {
 		return
 	}
@@ -344,9 +338,7 @@ func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int
 		for j := range s.charges {
 			s.charges[j].N = asked[j]
 		}
-		at := v.at
-		v.begin(e)
-		v.at = at
+		v.cut(before)
 		e.take(ctx, v, s)
 		return
 	}
@@ -363,25 +355,33 @@ func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int
 			}
 		}
 	}
-	e.conclude(ctx, v, s)
 }
 
-// conclude does what is done once about a request: it notes who was refused,
-// and counts it.
+// conclude does what is done once about a request that is refused for good: it
+// notes by whom, and counts it.
 func (e *Engine) conclude(ctx context.Context, v *Verdict, s *scratch) {
-	if v.err != nil || v.quiet {
+	if v.Allowed || v.tentative {
 		return
 	}
-	for i := range v.n {
-		if o := v.Outcome(i); !o.Decision.Allowed && o.Judged() {
-			e.note(v, &s.request, int(o.index), o.key, &o.Decision, o.Trial)
-		}
+	e.noteRefused(v, s)
+	if v.err != nil {
+		return
 	}
-	if e.penalties != nil && !v.Allowed && v.Fault == nil {
+	if e.penalties != nil && v.Fault == nil {
 		e.penalise(ctx, v, s)
 	}
-	if e.policy.backups && !v.Allowed {
+	if e.policy.backups {
 		e.prefer(v, s)
+	}
+}
+
+// noteRefused notes the rules that refuse a request, or would, of a verdict
+// that said nothing of them yet.
+func (e *Engine) noteRefused(v *Verdict, s *scratch) {
+	for i := range v.n {
+		if o := v.Outcome(i); !o.Decision.Allowed {
+			e.note(v, &s.request, int(o.index), o.key, &o.Decision, o.Trial)
+		}
 	}
 }
 

@@ -156,12 +156,9 @@ func (e *Engine) block(v *Verdict, s *scratch, rule int, key spillgate.Key, by *
 		})
 		return true
 	}
-	d := by.decision(v)
-	e.note(v, &s.request, rule, key, &d, false)
-	v.alone()
-	o := v.add()
-	o.Rule, o.Decision, o.from, o.index, o.key = e.policy.rules[rule].Rule, d, fromNowhere, int32(rule), key
-	o.Override, o.line = by.told, by.line
+	e.refuse(v, s, Outcome{
+		Rule: e.policy.rules[rule].Rule, Decision: by.decision(v), Override: by.told, line: by.line, from: fromNowhere, index: int32(rule), key: key,
+	})
 	return false
 }
 

@@ -220,7 +220,7 @@ func (e *Engine) foldGate(v *Verdict, s *scratch, i int, d *spillgate.Decision) 
 	listed := !o.Decision.Allowed
 	o.block(d.RetryAfter)
 	v.Allowed = false
-	if !listed {
+	if !listed && !v.quiet {
 		e.note(v, &s.request, rule, o.key, &o.Decision, false)
 	}
 	e.penalties[rule].list.refused(o.key, v.now(), d.RetryAfter, func() []byte {

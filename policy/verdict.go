@@ -59,6 +59,10 @@ const inline = 3
 type Verdict struct {
 	// Allowed reports whether the request may pass.
 	Allowed bool
+
+	tentative bool // a refusal is not the last word
+	quiet     bool // it may be said again, so who is refused is noted later
+
 	// Fault is not nil if the store could not answer and the rules' own word
 	// for that case was applied. It wraps [spillgate.ErrUnavailable].
 	Fault error
@@ -67,7 +71,6 @@ type Verdict struct {
 	Held time.Duration
 
 	engine *Engine
-	quiet  bool // a refusal may not be the last word
 	at     time.Time
 	err    error // why nothing was decided
 	exempt *Rule
@@ -82,14 +85,20 @@ type Verdict struct {
 func (v *Verdict) begin(e *Engine) {
 	clear(v.first[:min(v.n, inline)])
 	v.Allowed, v.Fault, v.Held, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, 0, e, time.Time{}, nil, nil, 0, nil
-	v.exemption, v.quiet = nil, false
+	v.exemption, v.tentative, v.quiet = nil, false, false
 }
 
 // alone makes v a refusal by what is said next and by nothing else.
 func (v *Verdict) alone() {
-	at, exempt, exemption, quiet := v.at, v.exempt, v.exemption, v.quiet
-	v.begin(v.engine)
-	v.Allowed, v.at, v.exempt, v.exemption, v.quiet = false, at, exempt, exemption, quiet
+	v.cut(0)
+	v.Allowed = false
+}
+
+// cut takes back all that was said after the first n outcomes.
+func (v *Verdict) cut(n int) {
+	clear(v.first[min(n, inline):min(v.n, inline)])
+	v.more = v.more[:max(0, n-inline)]
+	v.n, v.Allowed, v.Fault, v.err = n, true, nil, nil
 }
 
 // add makes room for what one more rule says.
