@@ -33,7 +33,7 @@ func (v *Verdict) Backup() (b *Backup) {
 	if v == nil || v.Allowed || v.err != nil {
 		return nil
 	}
-	for i := range v.n {
+	for i := range v.Len() {
 		o := v.Outcome(i)
 		switch {
 		case !o.Refuses():
@@ -49,7 +49,7 @@ func (v *Verdict) Backup() (b *Backup) {
 // prefer notes which of the rules that refuse prefer the request. A reading of
 // its path that is not preferred is enough against it.
 func (e *Engine) prefer(v *Verdict, s *scratch) {
-	for i := range v.n {
+	for i := range v.Len() {
 		o := v.Outcome(i)
 		if o.Refuses() && o.Judged() && o.Rule.Backup != nil {
 			o.preferred = s.meets(e.policy.rules[o.index].backup, true)

@@ -266,7 +266,7 @@ func (e *Engine) delayed(v *Verdict) (longest *Outcome) {
 	if v.Allowed || v.err != nil {
 		return nil
 	}
-	for i := range v.n {
+	for i := range v.Len() {
 		o := v.Outcome(i)
 		if !o.Refuses() {
 			continue
@@ -329,7 +329,7 @@ func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int
 	for j := range s.charges {
 		asked[j], s.charges[j].N = s.charges[j].N, 0
 	}
-	before := v.n
+	before := v.Len()
 	e.take(ctx, v, s)
 	if v.err != nil {
 		return
@@ -346,7 +346,7 @@ func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int
 	d.Allowed, d.Reason, d.RetryAfter, d.ResetAfter = false, spillgate.OverLimit, wait, max(wait, d.ResetAfter)
 	for j := range s.charges {
 		s.charges[j].N = asked[j]
-		for k := range v.n {
+		for k := range v.Len() {
 			if o := v.Outcome(k); int(o.index) == s.index[j] && s.charges[j].Need == 0 {
 				o.Peeked = asked[j] == 0
 				if i == j {
@@ -378,7 +378,7 @@ func (e *Engine) conclude(ctx context.Context, v *Verdict, s *scratch) {
 // noteRefused notes the rules that refuse a request, or would, of a verdict
 // that said nothing of them yet.
 func (e *Engine) noteRefused(v *Verdict, s *scratch) {
-	for i := range v.n {
+	for i := range v.Len() {
 		if o := v.Outcome(i); !o.Decision.Allowed {
 			e.note(v, &s.request, int(o.index), o.key, &o.Decision, o.Trial)
 		}

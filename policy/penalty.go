@@ -216,7 +216,7 @@ func (e *Engine) foldGate(v *Verdict, s *scratch, i int, d *spillgate.Decision) 
 	if d.Allowed {
 		return
 	}
-	o, rule := v.Outcome(v.n-1), s.index[i]
+	o, rule := v.Outcome(v.Len()-1), s.index[i]
 	listed := !o.Decision.Allowed
 	o.block(d.RetryAfter)
 	v.Allowed = false
@@ -262,7 +262,7 @@ func (e *Engine) penalise(ctx context.Context, v *Verdict, s *scratch) {
 // count counts one refusal by the i-th rule.
 func (e *Engine) count(ctx context.Context, v *Verdict, s *scratch, i int) {
 	var o *Outcome
-	for j := range v.n {
+	for j := range v.Len() {
 		if o = v.Outcome(j); int(o.index) == i && o.from == fromStore && o.Refuses() {
 			break
 		}

@@ -14,23 +14,23 @@ import (
 type Outcome struct {
 	Rule     *Rule
 	Decision spillgate.Decision
+	// Override is the override by which the rule refused, or which set the
+	// limit that was asked; nil if there was none.
+	Override *Override
 	// Peeked reports that the rule was only asked, not charged.
 	Peeked bool
 	// Trial reports that the rule spares this key: it never refuses it.
 	Trial bool
 
-	// Override is the override by which the rule refused, or which set the
-	// limit that was asked; nil if there was none.
-	Override *Override
-
-	meter     *spillgate.Meter // of the override's limit
-	line      int32            // of the list that names the caller
+	// In an order that leaves no gaps: a verdict is copied for each request.
 	from      origin
-	preferred bool  // by a Backup; known where the rule refuses
-	index     int32 // of the rule
-	charged   int64 // units that stand charged now
-	own       bool  // the program settled it by itself
-	keep      int64 // units that stay for better lanes
+	preferred bool             // by a Backup; known where the rule refuses
+	own       bool             // the program settled it by itself
+	line      int32            // of the list that names the caller
+	index     int32            // of the rule
+	meter     *spillgate.Meter // of the override's limit
+	charged   int64            // units that stand charged now
+	keep      int64            // units that stay for better lanes
 	key       spillgate.Key
 }
 
@@ -62,6 +62,7 @@ type Verdict struct {
 
 	tentative bool // a refusal is not the last word
 	quiet     bool // it may be said again, so who is refused is noted later
+	n         int32
 
 	// Fault is not nil if the store could not answer and the rules' own word
 	// for that case was applied. It wraps [spillgate.ErrUnavailable].
@@ -74,7 +75,6 @@ type Verdict struct {
 	at     time.Time
 	err    error // why nothing was decided
 	exempt *Rule
-	n      int
 
 	exemption *Override
 	first     [inline]Outcome
@@ -83,7 +83,7 @@ type Verdict struct {
 
 // begin makes v the verdict on a request that nothing was said of yet.
 func (v *Verdict) begin(e *Engine) {
-	clear(v.first[:min(v.n, inline)])
+	clear(v.first[:min(v.Len(), inline)])
 	v.Allowed, v.Fault, v.Held, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, 0, e, time.Time{}, nil, nil, 0, nil
 	v.exemption, v.tentative, v.quiet = nil, false, false
 }
@@ -96,9 +96,9 @@ func (v *Verdict) alone() {
 
 // cut takes back all that was said after the first n outcomes.
 func (v *Verdict) cut(n int) {
-	clear(v.first[min(n, inline):min(v.n, inline)])
+	clear(v.first[min(n, inline):min(v.Len(), inline)])
 	v.more = v.more[:max(0, n-inline)]
-	v.n, v.Allowed, v.Fault, v.err = n, true, nil, nil
+	v.n, v.Allowed, v.Fault, v.err = int32(n), true, nil, nil
 }
 
 // add makes room for what one more rule says.
@@ -106,7 +106,7 @@ func (v *Verdict) add() *Outcome {
 	if v.n++; v.n > inline {
 		v.more = append(v.more, Outcome{})
 	}
-	return v.Outcome(v.n - 1)
+	return v.Outcome(v.Len() - 1)
 }
 
 // room makes room for what n more rules say, at once.
@@ -121,7 +121,7 @@ func (v *Verdict) Len() int {
 	if v == nil {
 		return 0
 	}
-	return v.n
+	return int(v.n)
 }
 
 // Outcome returns what the i-th rule that applied says, in the policy's order.
