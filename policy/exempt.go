@@ -64,10 +64,24 @@ func (m Match) onWord() (claimed Attribute, ok bool) {
 	return claimed, ok
 }
 
+// OnWord returns an attribute that the client claims, where o is for whoever
+// claims the right one: nothing else says who that is.
+func (o *Override) OnWord() (claimed Attribute, ok bool) {
+	m := o.Match
+	if o.List != "" {
+		key := Attribute{Kind: ClientIP}
+		if len(o.Key.Attributes) > 0 {
+			key = o.Key.Attributes[0]
+		}
+		m = append(Match{{key, []string{"*"}}}, m...) // some entry
+	}
+	return m.onWord()
+}
+
 // proven reports whether a client can't choose the value.
 func (k Kind) proven() bool {
 	switch k {
-	case ClientIP, User, Tenant, Device, Claim, Own:
+	case ClientIP, TLSClient, User, Tenant, Device, Claim, Own:
 		return true
 	}
 	return false

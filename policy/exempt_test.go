@@ -161,6 +161,7 @@ func TestExemptErrors(t *testing.T) {
 		"not proven":    {Rule{Match: append(on(t, "cookie.a", "1"), on(t, "client.ip", "!10.0.0.0/8")...)}, "match: whoever says the right cookie.a"},
 		"a claim less":  {Rule{Match: on(t, "header.via", "!*")}, "match: whoever says the right header.via"},
 		"proven too":    {Rule{Match: append(on(t, "header.x-plan", "paid"), on(t, "client.ip", "10.0.0.0/8")...)}, ""},
+		"of a client":   {Rule{Match: append(on(t, "header.x-batch", "1"), on(t, "tls.client", "spiffe://example.org/batch")...)}, ""},
 		"of a user":     {Rule{Match: on(t, "user", "root")}, ""},
 		"of a path":     {Rule{Match: on(t, "path", "/health")}, ""},
 		"no such group": {Rule{Match: on(t, "user", "root"), Group: "unknown"}, `group: no rule is of the group "unknown"`},

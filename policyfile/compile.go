@@ -57,11 +57,7 @@ func (d *decoder) compile(doc *document) *policy.Policy {
 		}
 		return pol
 	}
-	all := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		all = joined.Unwrap()
-	}
-	for _, err := range all {
+	for _, err := range flatten(err) {
 		var wrong *policy.RuleError
 		switch {
 		case d.full:

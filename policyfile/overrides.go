@@ -183,7 +183,7 @@ func (doc *document) overrideWarnings(now time.Time, add func(code string, at *y
 			add("expired", target(m.at("list")), fmt.Sprintf("list: %d of %d entries of %s have ended, and have no effect, the first in line %d", n, len(doc.listed[i].Entries), o.List, first),
 				"remove them, or write later dates")
 		}
-		if a, ok := claimedBy(o); ok && !o.Deny {
+		if a, ok := o.OnWord(); ok && !o.Deny {
 			gives := "is exempt"
 			if !o.Exempt {
 				gives = "has this limit"
@@ -204,28 +204,6 @@ func ended(entries []policy.Entry, now time.Time) (n, first int) {
 		}
 	}
 	return n, first
-}
-
-// claimedBy returns the attribute that alone decides whom o is for, if the
-// client claims it.
-func claimedBy(o *policy.Override) (claimed policy.Attribute, ok bool) {
-	if o.List != "" {
-		if len(o.Key.Attributes) == 0 || !o.Key.Attributes[0].Kind.Claimed() {
-			return claimed, false
-		}
-		claimed, ok = o.Key.Attributes[0], true
-	}
-	for _, c := range o.Match {
-		switch c.Attribute.Kind {
-		case policy.Method, policy.Path, policy.Host: // the client's choice too
-		default:
-			if !c.Attribute.Kind.Claimed() {
-				return policy.Attribute{}, false
-			}
-			claimed, ok = c.Attribute, true
-		}
-	}
-	return claimed, ok
 }
 
 // fixReference says which rule or group may be meant, "" if all that are named
@@ -255,8 +233,11 @@ func (doc *document) fixReference(wrong *policy.OverrideError) string {
 	return "name a " + wrong.Field + " of this file"
 }
 
-// flatten returns the errors that err joins.
+// flatten returns the errors that err joins, none if it is nil.
 func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
 	}

@@ -173,11 +173,7 @@ func (d *decoder) usage(pol *policy.Policy, doc *document) *policy.Policy {
 		base, _ = policy.Compile([]policy.Rule{{Name: "probe", Unit: policy.Tokens, Limit: spillgate.Limit{Rate: 1, Period: 1e9, Burst: 1}}})
 	}
 	out, err := base.WithUsage(doc.usage)
-	var all []error
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		all = joined.Unwrap()
-	}
-	for _, err := range all {
+	for _, err := range flatten(err) {
 		var wrong *policy.UsageError
 		switch {
 		case d.full:

@@ -28,6 +28,8 @@ overrides:
   - {exempt: true, rule: visitor, match: {header.x-plan: paid, path: /a}, until: 2001-01-31}
   - {deny: true, match: {header.user-agent: bad}}
   - {exempt: true, match: {header.x-key: k, client.ip: 192.0.2.1}}
+  - {exempt: true, match: {header.x-key: k, client.ip: "!192.0.2.1"}}
+  - {exempt: true, match: {header.x-key: k, content-length: "0"}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +46,7 @@ overrides:
 	want := []string{
 		"1:41 any-proxy", "3:24 user-agent", "4:62 open-backup", "5:42 burst", "6:26 unreachable", "6:26 unreachable",
 		"8:29 failures", "10:12 repeated", "11:108 claimed-lane", "12:23 untold-tokens", "13:61 penalty-key",
-		"15:42 claimed-exempt", "15:82 expired",
+		"15:42 claimed-exempt", "15:82 expired", "18:27 claimed-exempt", "19:27 claimed-exempt",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
