@@ -69,8 +69,6 @@ func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
 		case at.Exempts || at.Outcome != nil:
 		case s.spares(r):
 			at.Why = fmt.Sprintf("the request is exempt, by %s", p.exempting(s, r))
-		case s.over.of(i).exempts():
-			at.Why = "the request is exempt, by the override " + s.over.of(i).told.String()
 		case by.exempts():
 			at.Why = fmt.Sprintf("the request is exempt, by the override %s", by.told)
 		default:

@@ -27,7 +27,7 @@ var delayField = field[policy.Rule]{
 		var to policy.Delay
 		m, ok := delayForm.read(d, n, &to)
 		switch {
-		case !ok || len(m.bad) > 0 && (m.bad["most"] || m.bad["queue"] || m.bad[""]):
+		case !ok || m.spoilt():
 		case m.values["most"] == nil:
 			d.fail(m.node, "add most: 2s", "the longest wait is missing")
 		case to.Most < time.Millisecond || to.Most > policy.MaxDelay:
@@ -58,7 +58,7 @@ var backupField = field[policy.Rule]{
 		var b policy.Backup
 		m, ok := backupForm.read(d, n, &b)
 		switch {
-		case !ok || m.bad["upstream"] || m.bad["match"] || m.bad[""]:
+		case !ok || m.spoilt():
 		case m.values["upstream"] == nil:
 			d.fail(m.node, "add upstream: http://127.0.0.1:9001, with the server's own host and port", "the upstream is missing")
 		default:
