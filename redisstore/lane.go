@@ -73,14 +73,16 @@ func (f *flight) lose() {
 	}
 }
 
-// submit sends o, by itself or with others. Where the library keeps to time
-// limits, a request that finds nobody under way makes the call itself, which
-// spares two changes of goroutine; otherwise submit returns at once.
-func (l *lane) submit(o *op) {
-	o.done = make(chan struct{})
-	o.phase.Store(opQueued)
+// submit sends ops together, and with others. Where the library keeps to time
+// limits, one that finds nobody under way makes the call itself, which spares
+// two changes of goroutine; otherwise submit returns at once.
+func (l *lane) submit(ops ...*op) {
+	for _, o := range ops {
+		o.done = make(chan struct{})
+		o.phase.Store(opQueued)
+	}
 	l.mu.Lock()
-	l.queue = append(l.queue, o)
+	l.queue = append(l.queue, ops...)
 	if l.flying > 0 || !l.store.punctual {
 		l.launch()
 		l.mu.Unlock()

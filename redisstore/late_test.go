@@ -108,3 +108,39 @@ func TestB044LateCorrectionsAreOfTheirWindow(t *testing.T) {
 		}
 	}
 }
+
+// TestSettledTogether wants the corrections of one call to be one round trip,
+// and all of them within one budget if nobody answers.
+func TestSettledTogether(t *testing.T) {
+	server := redistest.Start(t)
+	s := open(t, server.Client())
+	short, err := redisstore.New(server.Client(), redisstore.Budget(budget))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { short.Close() })
+	var back []spillgate.Correction
+	for range 64 {
+		c := charge(t, "1/h burst 3")
+		d := mustTake(t, s, c)
+		back = append(back, spillgate.Correction{Space: c.Space, Key: c.Key, Meter: c.Meter, Delta: -1, At: d.At})
+	}
+	calls := s.Stats().Calls
+	if err := s.Settle(context.Background(), time.Time{}, back); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Stats().Calls - calls; n != 1 {
+		t.Errorf("%d calls for one of 64 corrections", n)
+	}
+	if n := len(server.Do("keys", "*"+t.Name()+"*").([]any)); n != 0 {
+		t.Errorf("%d keys are not as new", n)
+	}
+	server.Pause()
+	defer server.Continue()
+	if err := short.Settle(context.Background(), time.Time{}, back); !errors.Is(err, spillgate.ErrUnavailable) {
+		t.Errorf("error %v", err)
+	}
+	if st := short.Stats(); st.Calls != 1 || st.Open != 0 {
+		t.Errorf("%d calls, one after the other, for one of 64 corrections that nobody answers", st.Calls)
+	}
+}

@@ -29,6 +29,7 @@ func (s *Store) Settle(ctx context.Context, at time.Time, cs []spillgate.Correct
 	w := s.newWait(ctx)
 	defer w.stop()
 	ops := make([]*op, 0, len(cs))
+	together := map[*lane][]*op{}
 	var failed error
 	for i := range cs {
 		o := s.correction(at, cs[i])
@@ -50,8 +51,11 @@ func (s *Store) Settle(ctx context.Context, at time.Time, cs []spillgate.Correct
 			continue
 		}
 		o.expect(s)
-		l.submit(o)
+		together[l] = append(together[l], o)
 		ops = append(ops, o)
+	}
+	for l, some := range together {
+		l.submit(some...)
 	}
 	for _, o := range ops {
 		if err := s.settled(w, o); err != nil {
