@@ -33,7 +33,11 @@ func (s *Store) takeSlots(w *wait, o *op) error {
 			continue
 		}
 		if !passes {
-			s.unmake(subs, errs, !dry)
+			at := time.Time{}
+			if o.given {
+				at = time.Unix(0, int64(o.now))
+			}
+			s.unmake(at, subs, errs, !dry)
 		}
 		if failed >= 0 {
 			return errs[failed]
@@ -109,8 +113,8 @@ func (s *Store) each(ctx context.Context, deadline time.Time, subs []*op) []erro
 }
 
 // unmake makes the decisions of all those of a request that took nothing, and
-// gives back what was taken.
-func (s *Store) unmake(subs []*op, errs []error, taken bool) {
+// gives back what was taken, at a time of the caller's if that gave one.
+func (s *Store) unmake(at time.Time, subs []*op, errs []error, taken bool) {
 	var back []spillgate.Correction
 	for i, sub := range subs {
 		if errs[i] != nil || !sub.passes {
@@ -142,7 +146,7 @@ func (s *Store) unmake(subs []*op, errs []error, taken bool) {
 	}
 	if len(back) > 0 {
 		s.stats.overDenied.Add(1)
-		_ = s.Settle(background, time.Time{}, back) // else it is earned back in time
+		_ = s.Settle(background, at, back) // else it is earned back in time
 	}
 }
 

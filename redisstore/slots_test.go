@@ -65,12 +65,17 @@ func (b *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 func TestRefusedInTheSecondSlot(t *testing.T) {
 	nodes := redistest.Cluster(t, 3)
 	direct := open(t, clusterClient(t, nodes), redisstore.Remember(0))
-	for _, limit := range []string{"1/h burst 5", "5/h queue 5", "5/h fixed", "5/h sliding", "5/h log", "5 at once"} {
-		for _, lost := range []bool{false, true} {
+	long := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) // a clock of the caller's, far from the server's
+	for i, limit := range []string{"1/h burst 5", "5/h queue 5", "5/h fixed", "5/h sliding", "5/h log", "5 at once"} {
+		for j, lost := range []bool{false, true, false, true} {
+			at := time.Time{}
+			if j > 1 {
+				at = long.Add(time.Duration(i) * time.Hour)
+			}
 			first, second := charge(t, limit), charge(t, "1/h burst 5")
 			out := make([]spillgate.Decision, 2)
 			first.N, second.N = 0, 0 // both servers know the script from here on
-			if err := direct.Take(context.Background(), time.Time{}, []spillgate.Charge{first, second}, out); err != nil {
+			if err := direct.Take(context.Background(), at, []spillgate.Charge{first, second}, out); err != nil {
 				t.Fatal(err)
 			}
 			first.N, second.N = 2, 2
@@ -82,13 +87,12 @@ func TestRefusedInTheSecondSlot(t *testing.T) {
 				}
 				all := second
 				all.N = 4
-				_, err := take(direct, all)
-				return err
+				return direct.Take(context.Background(), at, []spillgate.Charge{all}, make([]spillgate.Decision, 1))
 			}}
 			s := open(t, client)
 			mustTake(t, s, charge(t, "1/h burst 5")) // and the client the slots
 			client.AddHook(hook)
-			err := s.Take(context.Background(), time.Time{}, []spillgate.Charge{first, second}, out)
+			err := s.Take(context.Background(), at, []spillgate.Charge{first, second}, out)
 			switch {
 			case lost:
 				if !errors.Is(err, spillgate.ErrUnavailable) {
@@ -101,8 +105,8 @@ func TestRefusedInTheSecondSlot(t *testing.T) {
 				t.Errorf("%s: OverDenied %d, want 1", limit, n)
 			}
 			first.N = 0
-			if d := mustTake(t, direct, first); d.Remaining != full {
-				t.Errorf("%s, lost %t: not given back: %+v", limit, lost, d)
+			if err := direct.Take(context.Background(), at, []spillgate.Charge{first}, out[:1]); err != nil || out[0].Remaining != full {
+				t.Errorf("%s, lost %t, at %s: not given back: %+v, %v", limit, lost, at, out[0], err)
 			}
 		}
 	}
