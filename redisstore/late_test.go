@@ -40,6 +40,20 @@ func TestLateCorrections(t *testing.T) {
 	if st := s.Stats(); st.Late != wait || st.Dropped-before.Dropped != more || st.Calls != before.Calls {
 		t.Errorf("%d wait, %d dropped, %d calls; want %d, %d and none", st.Late, st.Dropped-before.Dropped, st.Calls-before.Calls, wait, more)
 	}
+	short, err := redisstore.New(server.Client(), redisstore.Budget(budget))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an open breaker", func() bool { _, _ = take(short, one); return short.Stats().Open == 1 })
+	for range 3 {
+		if err := short.Settle(context.Background(), time.Time{}, back); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short.Close()
+	if st := short.Stats(); st.Late != 0 || st.Dropped != 3 {
+		t.Errorf("after Close %d of 3 wait, and %d are dropped", st.Late, st.Dropped)
+	}
 	server.Continue()
 	eventually(t, "all are carried out", func() bool {
 		d, err := take(s, one)

@@ -73,13 +73,15 @@ func open(conn Conn, o options) *Store {
 	return s
 }
 
-// Close stops what runs in the background. The client stays open. What is
-// asked afterwards is answered with [spillgate.ErrClosed]. It returns nil.
+// Close stops what runs in the background. The client stays open. Corrections
+// that wait for a server are dropped, and counted. What is asked afterwards is
+// answered with [spillgate.ErrClosed]. It returns nil.
 func (s *Store) Close() error {
 	if s.closed.CompareAndSwap(false, true) {
 		close(s.closing)
 	}
 	s.background.Wait()
+	s.stats.dropped.Add(uint64(len(s.late.take())))
 	return nil
 }
 
