@@ -8,7 +8,8 @@ import (
 	"github.com/spillgate/spillgate"
 )
 
-// A kind says what the script is to do with a key; the names in take.lua.
+// A kind says what the script is to do with a key; head.lua, ask.lua and kept.lua
+// go by the numbers.
 type kind byte
 
 const (

@@ -82,10 +82,10 @@ func (l *lane) answers() bool {
 	if r, ok := s.conn.(reacher); ok && r.reach(ctx, key) != nil {
 		return false
 	}
-	g := group{keys: []string{key}, plain: 1}
+	g := group{keys: []string{key}}
 	calls := []Call{{SHA: buckets.sha, Source: buckets.source, Keys: g.keys, Args: g.encode(false, 0, s)}}
 	s.conn.Eval(ctx, calls)
-	(&batch{}).again(ctx, s.conn, calls)
+	again(ctx, s.conn, calls)
 	return calls[0].Err == nil
 }
 

@@ -205,7 +205,7 @@ func (b *batch) send(f *flight) {
 	s.stats.calls.Add(uint64(len(calls)))
 	s.stats.gathered.Add(uint64(len(b.ops)))
 	s.conn.Eval(ctx, calls)
-	b.again(ctx, s.conn, calls)
+	again(ctx, s.conn, calls)
 	failed := NoFault
 	for i := range b.groups {
 		if err := b.groups[i].answer(&calls[i], l, sent, given); err != NoFault {
@@ -223,7 +223,7 @@ func (b *batch) send(f *flight) {
 
 // again sends the whole script where the server did not know it: surely those
 // calls were not carried out.
-func (b *batch) again(ctx context.Context, conn Conn, calls []Call) {
+func again(ctx context.Context, conn Conn, calls []Call) {
 	for i := range calls {
 		if calls[i].Err == nil || KindOf(calls[i].Err) != NoScript {
 			continue

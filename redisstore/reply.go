@@ -6,7 +6,7 @@ import (
 	"github.com/spillgate/spillgate"
 )
 
-// A scriptReply is a reply of the script, taken apart; take.lua says what is
+// A scriptReply is a reply of the script, taken apart; head.lua says what is
 // in it.
 type scriptReply struct {
 	now     spillgate.Instant

@@ -57,8 +57,8 @@ type request struct {
 }
 
 // newRequest sums the charges up.
-func newRequest(cs []spillgate.Charge, name func(*spillgate.Space, spillgate.Key) string) (*request, error) {
-	r := &request{
+func newRequest(cs []spillgate.Charge, name func(*spillgate.Space, spillgate.Key) string) (request, error) {
+	r := request{
 		charges: append([]spillgate.Charge(nil), cs...), out: make([]spillgate.Decision, len(cs)),
 		parts: make([]part, 0, len(cs)), of: make([]int, len(cs)),
 	}
@@ -66,7 +66,7 @@ func newRequest(cs []spillgate.Charge, name func(*spillgate.Space, spillgate.Key
 		for i := range r.charges {
 			if r.charges[i].Trial == trial {
 				if err := r.add(i, name); err != nil {
-					return nil, err
+					return request{}, err
 				}
 			}
 		}
@@ -105,13 +105,19 @@ func (r *request) add(i int, name func(*spillgate.Space, spillgate.Key) string) 
 		p.key = name(c.Space, c.Key)
 	}
 	if k.kept() {
-		p.changed = math.MaxInt64
-		if at, ok := c.Space.Changed(); ok {
-			p.changed = at
-		}
+		p.changed = changed(c.Space)
 	}
 	r.parts = append(r.parts, p)
 	return nil
+}
+
+// changed returns when the limit of sp was last changed: never yet is the end of
+// time.
+func changed(sp *spillgate.Space) spillgate.Instant {
+	if at, ok := sp.Changed(); ok {
+		return at
+	}
+	return math.MaxInt64
 }
 
 // idle reports whether nothing has to be asked.

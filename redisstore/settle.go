@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -80,14 +79,11 @@ func (s *Store) correction(at time.Time, c spillgate.Correction) *op {
 	}
 	p := part{sp: c.Space, id: c.Key, kind: k, key: s.key(c.Space, c.Key)}
 	p.m, p.ttl, p.settle, p.delta, p.at, p.slot, p.until = c.Meter, c.Space.Options().TTL, true, c.Delta, c.At, c.Slot, c.Until
-	if _, changed := c.Space.Changed(); changed {
+	if _, ok := c.Space.Changed(); ok {
 		p.until = 0
 	}
 	if k.kept() {
-		p.changed = math.MaxInt64
-		if at, ok := c.Space.Changed(); ok {
-			p.changed = at
-		}
+		p.changed = changed(c.Space)
 	}
 	o.parts = []part{p}
 	o.slot = slotOf(p.key)

@@ -85,7 +85,7 @@ func (o *op) bySlot() []*op {
 			return ""
 		}
 		r, _ := newRequest(part.charges, name) // it could be made with more
-		sub := &op{request: *r, given: o.given, slot: part.slot, index: part.index}
+		sub := &op{request: r, given: o.given, slot: part.slot, index: part.index}
 		sub.now = o.now
 		subs[i] = sub
 	}

@@ -237,7 +237,7 @@ func (s *Store) Take(ctx context.Context, at time.Time, cs []spillgate.Charge, o
 	if err != nil {
 		return err
 	}
-	o := &op{request: *r}
+	o := &op{request: r}
 	if !at.IsZero() {
 		o.given = true
 		o.now = s.given(at, func(yield func(*spillgate.Space) bool) {

@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -22,8 +21,6 @@ type Proxy struct {
 	CutAfter atomic.Int64
 	// Delay, in nanoseconds, is how long all that the server says takes longer.
 	Delay atomic.Int64
-	// Requests counts pieces that clients sent.
-	Requests atomic.Int64
 
 	ln     net.Listener
 	to     string
@@ -82,7 +79,6 @@ func (p *Proxy) accept() {
 		p.mu.Unlock()
 		p.wg.Go(func() {
 			p.copy(s, c, func(b []byte) ([]byte, bool) {
-				p.Requests.Add(1)
 				if p.Deaf.Load() {
 					return nil, true
 				}
@@ -130,9 +126,6 @@ func (p *Proxy) copy(to, from net.Conn, change func([]byte) ([]byte, bool)) {
 			}
 		}
 		if err != nil {
-			if err != io.EOF {
-				return
-			}
 			return
 		}
 	}
