@@ -245,6 +245,15 @@ func (f flow) minus(s span, den uint64) flow {
 	return f
 }
 
+// correct is [Meter.Settle], but of a charge of which is known until when it
+// counts a bucket is given back what it still costs.
+func (m *Meter) correct(s State, now Instant, c *Correction) State {
+	if c.Until != 0 && c.Delta < 0 && m.den != 0 && c.Space.changed.Load() == 0 {
+		return m.giveBack(m.Adopt(s, now), m.within(now), c)
+	}
+	return m.Settle(s, now, c.At, c.Delta)
+}
+
 // giveBack gives back what a charge still costs. Without it the bucket would
 // have been full at Until less the charge, or later: what was earned since then
 // would have been lost, so it is not given back on top.

@@ -65,11 +65,7 @@ func (sp *Space) Changed() (at Instant, ok bool) {
 // Apply returns what s, a state of c's meter, is after the correction. It is
 // pure, and no more for limits whose states are two words.
 func (c *Correction) Apply(s State, now Instant) State {
-	m := c.Meter
-	if c.Until != 0 && c.Delta < 0 && m.den != 0 && c.Space.changed.Load() == 0 {
-		return m.giveBack(m.Adopt(s, now), m.within(now), c)
-	}
-	return m.Settle(s, now, c.At, c.Delta)
+	return c.Meter.correct(s, now, c)
 }
 
 // Least returns the least that q can be granted.

@@ -76,19 +76,11 @@ func (l *Leased) settleHere(now Instant, c *Correction) (done, holds bool) {
 		return false, e.have > 0
 	}
 	room := l.block(m.most, l.nodes.Load()) - e.have - e.coming
-	until := c.Until
-	if window {
-		until = e.until
-	}
 	// A bucket gives back what is still missing of the charge. Where that is
 	// all of it, giving it back and taking it again for the lease is the same
 	// as keeping it.
-	if whole := window || until != 0 && m.missing(until, there, -c.Delta); !whole || -c.Delta > room || c.Space.changed.Load() > 0 {
-		if window || until == 0 {
-			e.state = m.Settle(e.state, there, c.At, c.Delta)
-		} else {
-			e.state = m.giveBack(e.state, there, c)
-		}
+	if whole := window || c.Until != 0 && m.missing(c.Until, there, -c.Delta); !whole || -c.Delta > room || c.Space.changed.Load() > 0 {
+		e.state = m.correct(e.state, there, c)
 		return false, e.have > 0
 	}
 	if e.have == 0 {

@@ -79,10 +79,7 @@ func (b *binding) correct(m *Meter, c *Correction, s State, now Instant) State {
 	if m.keeps {
 		return b.keeper.settle(b.space, m, s, now, c)
 	}
-	if c.Until != 0 && c.Delta < 0 && m.den != 0 && b.space.changed.Load() == 0 {
-		return m.giveBack(m.Adopt(s, now), m.within(now), c)
-	}
-	return m.Settle(s, now, c.At, c.Delta)
+	return m.correct(s, now, c)
 }
 
 func (b *binding) countsSliding() {
