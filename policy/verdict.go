@@ -111,7 +111,7 @@ func (v *Verdict) add() *Outcome {
 
 // room makes room for what n more rules say, at once.
 func (v *Verdict) room(n int) {
-	if beyond := v.n + n - inline; beyond > len(v.more) {
+	if beyond := v.Len() + n - inline; beyond > len(v.more) {
 		v.more = slices.Grow(v.more, beyond-len(v.more))
 	}
 }
