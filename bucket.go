@@ -245,10 +245,10 @@ func (f flow) minus(s span, den uint64) flow {
 	return f
 }
 
-// correct is [Meter.Settle], but of a charge of which is known until when it
-// counts a bucket is given back what it still costs.
-func (m *Meter) correct(s State, now Instant, c *Correction) State {
-	if c.Until != 0 && c.Delta < 0 && m.den != 0 && c.Space.changed.Load() == 0 {
+// correct is [Meter.Settle] in a space, but of a charge of which is known until
+// when it counts a bucket is given back what it still costs.
+func (m *Meter) correct(sp *Space, s State, now Instant, c *Correction) State {
+	if c.Until != 0 && c.Delta < 0 && m.den != 0 && sp.changed.Load() == 0 {
 		return m.giveBack(m.Adopt(s, now), m.within(now), c)
 	}
 	return m.Settle(s, now, c.At, c.Delta)

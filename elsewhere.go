@@ -65,7 +65,7 @@ func (sp *Space) Changed() (at Instant, ok bool) {
 // Apply returns what s, a state of c's meter, is after the correction. It is
 // pure, and no more for limits whose states are two words.
 func (c *Correction) Apply(s State, now Instant) State {
-	return c.Meter.correct(s, now, c)
+	return c.Meter.correct(c.Space, s, now, c)
 }
 
 // Least returns the least that q can be granted.

@@ -80,7 +80,7 @@ func (l *Leased) settleHere(now Instant, c *Correction) (done, holds bool) {
 	// all of it, giving it back and taking it again for the lease is the same
 	// as keeping it.
 	if whole := window || c.Until != 0 && m.missing(c.Until, there, -c.Delta); !whole || -c.Delta > room || c.Space.changed.Load() > 0 {
-		e.state = m.correct(e.state, there, c)
+		e.state = m.correct(c.Space, e.state, there, c)
 		return false, e.have > 0
 	}
 	if e.have == 0 {

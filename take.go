@@ -79,7 +79,7 @@ func (b *binding) correct(m *Meter, c *Correction, s State, now Instant) State {
 	if m.keeps {
 		return b.keeper.settle(b.space, m, s, now, c)
 	}
-	return m.correct(s, now, c)
+	return m.correct(b.space, s, now, c)
 }
 
 func (b *binding) countsSliding() {

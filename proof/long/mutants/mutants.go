@@ -23,7 +23,7 @@ var mutants = []mutant{
 	{"64 bits for time times rate", "bucket.go", "hi, lo := bits.Mul64(uint64(s.ns), m.den)", "hi, lo := uint64(0), uint64(s.ns)*m.den"},
 	{"debt wraps around", "bucket.go", "if q >= uint64(farthest) {", "if q > math.MaxUint64-1 {"},
 	{"what is given back is lost", "bucket.go", "func (f flow) minus(s span, den uint64) flow {\n\tf.ns -= s.ns", "func (f flow) minus(s span, den uint64) flow {"},
-	{"what was earned meanwhile is given back on top", "bucket.go", "if c.Until != 0 && c.Delta < 0 && m.den != 0 && c.Space.changed.Load() == 0 {", "if false {"},
+	{"what was earned meanwhile is given back on top", "bucket.go", "if c.Until != 0 && c.Delta < 0 && m.den != 0 && sp.changed.Load() == 0 {", "if false {"},
 	{"a raised burst is a present", "bucket.go", "lo, c = bits.Add64(lo, l, 0)\n\t\t\thi, _ = bits.Add64(hi, h, c)", "_, _, _ = l, h, c"},
 	{"fill is ignored", "bucket.go", "if raised && m.limit.OnRaise == Fill {", "if false {"},
 	{"a change rounds down", "meter.go", "if r != 0 {\n\t\tvar c uint64", "if false {\n\t\tvar c uint64"},
