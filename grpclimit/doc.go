@@ -34,7 +34,9 @@
 //     a denial.
 //   - A cost is negative: INVALID_ARGUMENT.
 //
-// A rule with a delay holds a call until it fits, or until its deadline.
+// A rule with a delay holds a call until it fits; one that would not before its
+// deadline is refused at once. Close the engine before the server stops: those
+// who are held are then told UNAVAILABLE, with a RetryInfo of a second.
 //
 // Of a violation the subject is what the rule's key is made of, never whose
 // bucket it is; quota_id is the rule, quota_metric its unit, quota_value how

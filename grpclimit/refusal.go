@@ -1,6 +1,7 @@
 package grpclimit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -119,6 +120,8 @@ func undecided(a *attributes, err error) *status.Status {
 	case errors.Is(err, spillgate.ErrUnavailable), errors.Is(err, spillgate.ErrClosed):
 		return with(status.New(codes.Unavailable, "it can't be decided right now whether this call may pass; this says nothing about your quota"),
 			&errdetails.RetryInfo{RetryDelay: durationpb.New(faultWait)})
+	case errors.Is(err, context.DeadlineExceeded): // the hold would outlast the call
+		return status.FromContextError(err)
 	}
 	return status.New(codes.Internal, "it could not be decided whether this call may pass; this says nothing about your quota")
 }

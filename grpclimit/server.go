@@ -3,12 +3,10 @@ package grpclimit
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/spillgate/spillgate/policy"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 )
 
 // Server returns the interceptors that limit the calls of a server by the
@@ -97,10 +95,12 @@ func (s *server) admit(ctx context.Context, method string, msg any, opens bool, 
 	v := &c.verdict
 	s.engine.Await(ctx, v, &c.attributes, c.opts...)
 	s.report.fault("store unavailable", v.Fault)
-	if v.Allowed && v.Delay() > 0 && !wait(ctx, v.Delay()) {
-		s.report.fault("verdict not settled", v.GiveBack())
-		v.Done()
-		return nil, status.FromContextError(ctx.Err()).Err()
+	if v.Allowed {
+		if err := s.engine.Hold(ctx, v.Delay()); err != nil {
+			s.report.fault("verdict not settled", v.GiveBack())
+			v.Done()
+			return nil, undecided(&c.attributes, err).Err()
+		}
 	}
 	if s.headers == Always || s.headers == Refusals && !v.Allowed {
 		if md := s.fields(v); md != nil {
@@ -138,16 +138,4 @@ func (s *server) ended(c *policy.Carrier, err error, returned bool) {
 	}
 	s.report.fault("verdict not settled", c.Verdict.Ended(how))
 	c.Verdict.Done()
-}
-
-// wait holds a call. It reports false if the client went away before.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -100,9 +100,11 @@ func (s *stream) charge(m any) error {
 				return refusal.Err()
 			}
 		}
-		if pause > 0 && !wait(ctx, pause) {
+		if err := srv.engine.Hold(ctx, pause); err != nil {
 			srv.report.fault("verdict not settled", v.GiveBack())
-			return status.FromContextError(ctx.Err()).Err()
+			refusal := undecided(&a, err)
+			s.refused.Store(refusal)
+			return refusal.Err()
 		}
 		if v.Allowed {
 			return nil

@@ -45,6 +45,9 @@
 // adds the fields of GitHub, OpenAI and Envoy, [Jitter] spreads those who come
 // back.
 //
+// At a stop those who are held are told to come again if the program closes the
+// engine, as with server.RegisterOnShutdown(eng.Close).
+//
 // A refusal does not wait for the request's body. If that has not come whole
 // within a tenth of a second, the connection ends with the answer ([Unread]).
 //

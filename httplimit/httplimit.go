@@ -99,7 +99,7 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !wait(r.Context(), d.Delay, a) {
 			l.limiter.GiveBack(key, *d)
 			x.free()
-			l.gone(w, r)
+			l.undecided(w, r, r.Context().Err())
 			return
 		}
 	}
@@ -251,12 +251,15 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.backup.ServeHTTP(w, r.WithContext(c))
 		return
 	}
-	if d := v.Delay(); d > 0 && !wait(r.Context(), d, body) {
-		p.settled(v.GiveBack())
-		v.Done()
-		x.free()
-		p.gone(w, r)
-		return
+	if d := v.Delay(); d > 0 {
+		body.start()
+		if err := p.engine.Hold(r.Context(), d); err != nil {
+			p.settled(v.GiveBack())
+			v.Done()
+			x.free()
+			p.undecided(w, r, err)
+			return
+		}
 	}
 	if p.bare {
 		if p.headers == Always {

@@ -78,11 +78,7 @@ func (l *limited) refuse(w http.ResponseWriter, r *http.Request, key string, d *
 func (p *policed) refuse(w http.ResponseWriter, r *http.Request, v *policy.Verdict) {
 	o := v.Refusing()
 	if o == nil {
-		if f := undecided(r.Context(), v.Err()); f.Status != statusGone {
-			p.answer(w, r, f, nil)
-		} else {
-			p.gone(w, r)
-		}
+		p.undecided(w, r, v.Err())
 		return
 	}
 	f := &refusal{Refusal: Refusal{
@@ -108,7 +104,7 @@ func undecided(ctx context.Context, err error) *refusal {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		f.Status = statusGone
-	case ctx.Err() != nil || errors.Is(err, spillgate.ErrUnavailable) || errors.Is(err, spillgate.ErrClosed):
+	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, spillgate.ErrUnavailable), errors.Is(err, spillgate.ErrClosed):
 		f.Status, f.RetryAfter, f.problem = http.StatusServiceUnavailable, faultWait, policy.ReducedCapacity
 	case errors.Is(err, spillgate.ErrCost):
 		f.Status = http.StatusBadRequest
@@ -116,17 +112,17 @@ func undecided(ctx context.Context, err error) *refusal {
 	return f
 }
 
-// gone ends a request whose client went away or ran out of time. What it was
-// charged is given back already.
-func (s *shared) gone(w http.ResponseWriter, r *http.Request) {
-	if errors.Is(r.Context().Err(), context.Canceled) {
+// undecided ends a request for which err is all that is known: its client went
+// away, or time ran out, or it could not be decided. What it was charged is given
+// back already.
+func (s *shared) undecided(w http.ResponseWriter, r *http.Request, err error) {
+	f := undecided(r.Context(), err)
+	if f.Status == statusGone {
 		Unread(w, r)
 		w.WriteHeader(statusGone)
 		return
 	}
-	s.answer(w, r, &refusal{Refusal: Refusal{
-		Status: http.StatusServiceUnavailable, RetryAfter: faultWait, Err: r.Context().Err(), problem: policy.ReducedCapacity,
-	}}, nil)
+	s.answer(w, r, f, nil)
 }
 
 // answer logs and answers a refusal. ts are the rules to tell of, those that

@@ -93,6 +93,7 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 		o.seed = spillgate.NewSeed()
 	}
 	e := &Engine{policy: p, store: s, seed: o.seed, local: spillgate.NewMemory()}
+	e.lines.ended = make(chan struct{})
 	e.prints.init(p, o.fingerprint)
 	e.accounts = accountsOf(p)
 	for i := range p.rules {

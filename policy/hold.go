@@ -65,6 +65,9 @@ type lines struct {
 	any  bool         // a rule has a Delay
 	busy atomic.Int32 // how many wait: looked at without the lock
 
+	end   sync.Once
+	ended chan struct{} // closed when nobody is held any more
+
 	mu sync.Mutex
 	of map[lineKey]*line
 }
@@ -98,6 +101,7 @@ type place struct {
 type held struct {
 	lines   *lines
 	arrived time.Time
+	ends    time.Time     // its context's deadline; zero if there is none
 	place   *place        // while it waits
 	wait    time.Duration // until the first in line asks again
 	most    time.Duration
@@ -128,11 +132,13 @@ func (h *held) tell(opts []Option) {
 // wait there, for as long as these rules allow, and each is let pass at the
 // earliest instant that the limit permits. It is refused at once if the line is
 // full, if spillgate.MaxWaiting others wait in all lines, or if by what is
-// known it would have to wait too long; then the wait it is told is such that
-// those before it are served.
+// known it would have to wait too long, also for its context's deadline; then
+// the wait it is told is such that those before it are served. Nobody knows when
+// slots are given back, so there a deadline is found out only when it comes.
 //
-// A request whose context ends leaves the line, and has paid nothing; its
-// verdict is the context's error. Requests decided without Await don't stand in
+// A request whose context ends leaves the line, and so does each when e is
+// closed ([Engine.Close]); it has paid nothing, and its verdict is the context's
+// error, or [spillgate.ErrClosed]. Requests decided without Await don't stand in
 // line. The time is this machine's: [At] does not go with Await.
 func (e *Engine) Await(ctx context.Context, v *Verdict, attrs Attributes, opts ...Option) {
 	if !e.lines.any {
@@ -140,6 +146,7 @@ func (e *Engine) Await(ctx context.Context, v *Verdict, attrs Attributes, opts .
 		return
 	}
 	h := held{lines: &e.lines}
+	h.ends, _ = ctx.Deadline()
 	for {
 		e.decide(ctx, v, attrs, opts, &h)
 		if h.place == nil {
@@ -158,7 +165,7 @@ func (e *Engine) Await(ctx context.Context, v *Verdict, attrs Attributes, opts .
 	}
 }
 
-// await waits until it is worth asking, or for ctx's end.
+// await waits until it is worth asking, or for the end of ctx or of all holds.
 func (h *held) await(ctx context.Context) error {
 	left := h.most - time.Since(h.arrived)
 	wait := left
@@ -170,6 +177,8 @@ func (h *held) await(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-h.lines.ended:
+		return errHeld
 	case <-h.place.turn:
 	case <-timer.C:
 		h.over = wait == left
@@ -231,7 +240,7 @@ func (e *Engine) standBehind(s *scratch, h *held) (i int, wait time.Duration, be
 		}
 		h.begin(now, r.Delay.Most)
 		wait = max(1, q.due.Sub(now)+c.Meter.Limit().Earn(q.units+c.N))
-		if wait > h.most-now.Sub(h.arrived) || q.n >= r.Delay.Filled().Queue || !l.room() {
+		if wait > h.reach(now, c.Meter) || q.n >= r.Delay.Filled().Queue || !l.room() {
 			if h.place != nil {
 				l.remove(h.place)
 				h.place = nil
@@ -260,6 +269,16 @@ func (h *held) begin(now time.Time, most time.Duration) {
 	h.most = most
 }
 
+// reach returns how long h can be held from now on for a unit of m: as its rule
+// allows, and so that it passes before its deadline.
+func (h *held) reach(now time.Time, m *spillgate.Meter) time.Duration {
+	left := h.most - now.Sub(h.arrived)
+	if !h.ends.IsZero() && m.Limit().Algorithm != spillgate.Concurrency {
+		left = min(left, h.ends.Sub(now)-1)
+	}
+	return left
+}
+
 // delayed returns the outcome whose line a request may stand in, the one with
 // the longest wait, if each rule that refuses it may hold it.
 func (e *Engine) delayed(v *Verdict) (longest *Outcome) {
@@ -286,7 +305,7 @@ func (e *Engine) delayed(v *Verdict) (longest *Outcome) {
 func (e *Engine) stand(s *scratch, h *held, o *Outcome, wait time.Duration) bool {
 	l, now := h.lines, time.Now()
 	h.begin(now, o.Rule.Delay.Most)
-	left := h.most - now.Sub(h.arrived)
+	left := h.reach(now, e.meter(o))
 	if e.meter(o).Limit().Algorithm == spillgate.Concurrency {
 		wait = max(1, min(slotPoll, left))
 	}

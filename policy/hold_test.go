@@ -271,9 +271,11 @@ func TestLinesUnderConcurrency(t *testing.T) {
 		for i := range 400 {
 			wg.Go(func() {
 				for range 5 {
-					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%37+1)*10*time.Millisecond)
+					ctx, cancel := context.WithCancel(context.Background())
+					leaves := time.AfterFunc(time.Duration(i%37+1)*10*time.Millisecond, cancel)
 					var v Verdict
 					e.Await(ctx, &v, Attrs{"user": fmt.Sprint(i % 2)})
+					leaves.Stop()
 					cancel()
 					switch err := v.Err(); {
 					case err == nil:

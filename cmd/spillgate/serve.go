@@ -38,7 +38,8 @@ goes to the upstream unharmed (streams, uploads, WebSockets); what may not is
 answered with 429, the wait, and the rule.
 
 SIGINT, SIGTERM and SIGHUP stop it: no new connections, requests under way finish within
-the --drain time. A second signal ends it at once.
+the --drain time, those that a rule holds are told to come again. A second signal ends
+it at once.
 
 With a state file (server.state, or --state) a restart forgets nothing: it is
 read at the start and saved every minute and at a stop. A crash loses at most

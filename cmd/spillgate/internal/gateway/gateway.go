@@ -20,7 +20,7 @@ import (
 
 // Config says what a gateway stands in front of and how it decides.
 type Config struct {
-	// Engine decides. It is needed.
+	// Engine decides. It is needed. [Gateway.Serve] closes it at the stop.
 	Engine *policy.Engine
 	// Upstream is where requests go: scheme http or https, a host, and
 	// perhaps a path that stands before every request's own.
@@ -69,6 +69,7 @@ func (t Timeouts) filled() Timeouts {
 
 // A Gateway proxies to one upstream under a policy. Make one with [New].
 type Gateway struct {
+	engine    *policy.Engine
 	handler   http.Handler
 	main      target
 	buffers   *buffers
@@ -108,7 +109,7 @@ func New(c Config) (*Gateway, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	g := &Gateway{client: c.Client, timeouts: c.Timeouts.filled(), logger: c.Logger}
+	g := &Gateway{engine: c.Engine, client: c.Client, timeouts: c.Timeouts.filled(), logger: c.Logger}
 	g.transport = &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: g.timeouts.Dial}).DialContext,
 		TLSHandshakeTimeout: g.timeouts.Dial,

@@ -13,8 +13,8 @@ import (
 )
 
 // Serve answers the connections of ln until ctx ends. Then it takes no more,
-// lets what is under way finish within the drain time, cuts what is left, and
-// returns nil. It closes ln.
+// tells those who are held to come again, lets what is under way finish within
+// the drain time, cuts what is left, and returns nil. It closes ln.
 func (g *Gateway) Serve(ctx context.Context, ln net.Listener, drain time.Duration) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -29,6 +29,7 @@ func (g *Gateway) Serve(ctx context.Context, ln net.Listener, drain time.Duratio
 		ErrorLog:                     slog.NewLogLogger(serverLog{g.logger.Handler()}, slog.LevelError),
 	}
 	defer g.Close()
+	srv.RegisterOnShutdown(g.engine.Close)
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(listener{ln, g.timeouts.Stall}) }()
 	select {
