@@ -61,11 +61,12 @@ type leaseShard struct {
 	tags   [][leaseSet]uint64 // one line of memory a set; 0 is unused
 	leases []lease
 	keys   int   // leases in use
+	held   int   // of them, those that hold units
 	units  int64 // held by all of them
 
 	here, refused, forfeited uint64
 
-	_ [24]byte // to 128 bytes: shards share no pair of cache lines
+	_ [16]byte // to 128 bytes: shards share no pair of cache lines
 }
 
 func newLeaseShards(keys int) []leaseShard {
@@ -141,6 +142,13 @@ func (sh *leaseShard) make(tag uint64, set int, sp *Space, key Key) *lease {
 // setHave sets how many units e holds.
 func (sh *leaseShard) setHave(e *lease, n int64) {
 	sh.units += n - e.have
+	if (n > 0) != (e.have > 0) {
+		if n > 0 {
+			sh.held++
+		} else {
+			sh.held--
+		}
+	}
 	e.have, e.back = n, min(e.back, n)
 }
 

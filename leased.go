@@ -182,6 +182,9 @@ func (l *Leased) instant(at time.Time) Instant {
 	if at.IsZero() {
 		return l.now()
 	}
+	if !l.told.Load() {
+		l.told.Store(true)
+	}
 	return instantOf(at)
 }
 
@@ -229,43 +232,4 @@ func (l *Leased) takeHere(now Instant, c *Charge, d *Decision) bool {
 	}
 	sh.Unlock()
 	return says != unknown
-}
-
-// LeaseStats are the numbers of a [Leased] store. All but Keys, Held and Bytes
-// only grow.
-type LeaseStats struct {
-	// Keys is how many keys are known; MaxKeys is the most that can be.
-	Keys, MaxKeys int
-	// Held is how many units are in leases now.
-	Held int64
-	// Bytes is the memory of the leases.
-	Bytes int64
-	// Here counts requests that were allowed without a call, and Refused those
-	// that were refused without one.
-	Here, Refused uint64
-	// Asked counts calls of the inner store's Take, and Errors those that
-	// failed.
-	Asked, Errors uint64
-	// Returned counts units that were given back, Lapsed those that need not be,
-	// since the bucket had earned them back by itself, and Forfeited those that
-	// could not be: the call failed, or their window was over.
-	Returned, Lapsed, Forfeited uint64
-}
-
-// Stats returns the numbers of l, taken part by part.
-func (l *Leased) Stats() LeaseStats {
-	st := LeaseStats{MaxKeys: len(l.shards) * leasesAShard, Asked: l.asked.Load(), Errors: l.errs.Load(),
-		Returned: l.returned.Load(), Lapsed: l.lapsed.Load(), Forfeited: l.forfeited.Load()}
-	for i := range l.shards {
-		sh := &l.shards[i]
-		sh.Lock()
-		st.Keys += sh.keys
-		st.Held += sh.units
-		st.Here += sh.here
-		st.Refused += sh.refused
-		st.Forfeited += sh.forfeited
-		st.Bytes += sh.bytes()
-		sh.Unlock()
-	}
-	return st
 }

@@ -202,8 +202,7 @@ func (l *Leased) kept(at time.Time) {
 	switch {
 	case l.closed.Load(): // since the call began
 		_ = l.giveBack(context.Background(), at, true)
-	case !at.IsZero():
-		l.told.Store(true)
+	case !at.IsZero(): // whoever gives times calls Return
 	case !l.armed.Swap(true):
 		l.arm()
 	}

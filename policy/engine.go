@@ -56,9 +56,9 @@ type engineOptions struct {
 
 // Seeded keys the digests of callers with seed, which all engines that share a
 // store must have in common. Without it the seed is that of the store, if it
-// has one, as [spillgate.Memory] does, or else random. With it an engine finds
-// its callers in a snapshot that was restored only if it was given the same
-// seed before.
+// has one, as [spillgate.Memory] does, also behind a [spillgate.Leased], or else
+// random. With it an engine finds its callers in a snapshot that was restored
+// only if it was given the same seed before.
 func Seeded(seed spillgate.Seed) EngineOption {
 	return func(o *engineOptions) { o.seed = seed }
 }
@@ -76,6 +76,22 @@ type resumer interface {
 	Resume(*spillgate.Space, *spillgate.Meter) error
 }
 
+// resumerOf returns s as a resumer, or the first store behind it that is one:
+// where a store keeps its states in another, as [spillgate.Leased] does, that
+// one is what outlives the process. It is nil if none is.
+func resumerOf(s spillgate.Store) resumer {
+	for {
+		if r, ok := s.(resumer); ok {
+			return r
+		}
+		outer, ok := s.(interface{ Inner() spillgate.Store })
+		if !ok {
+			return nil
+		}
+		s = outer.Inner()
+	}
+}
+
 // NewEngine makes an engine that decides by p on s. What s has restored of a
 // rule, known by its name, goes on: if the rule has another limit now, what
 // was earned up to now counts under the old one.
@@ -84,10 +100,10 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	before, resumes := s.(resumer)
+	before := resumerOf(s)
 	switch {
 	case o.seed != (spillgate.Seed{}):
-	case resumes:
+	case before != nil:
 		o.seed = before.Seed()
 	default:
 		o.seed = spillgate.NewSeed()
@@ -100,7 +116,7 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 		r := &p.rules[i]
 		space, _ := spillgate.NewSpace(r.Name, r.space()) // checked by Compile
 		e.spaces = append(e.spaces, space)
-		if resumes {
+		if before != nil {
 			_ = before.Resume(space, r.meter) // fails if s is closed, which every charge says
 		}
 		e.lines.any = e.lines.any || r.Delay.Most > 0

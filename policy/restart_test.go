@@ -57,3 +57,45 @@ func TestEngineAfterRestart(t *testing.T) {
 		}
 	})
 }
+
+// An engine on leases from a memory goes on with what that one has restored:
+// its seed, and limits that are others now.
+func TestEngineOnLeasesAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := func(mem *spillgate.Memory, limit string) *Engine {
+			leased, err := spillgate.NewLeased(mem, spillgate.LeaseOptions{Nodes: 1, Mixed: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = leased.Close() })
+			p, err := Compile([]Rule{testRule(t, "a", limit, "client.ip")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return NewEngine(p, leased)
+		}
+		ask := func(e *Engine) Verdict {
+			return e.Decide(context.Background(), Attrs{"client.ip": "203.0.113.9"})
+		}
+		mem := spillgate.NewMemory()
+		defer mem.Close()
+		before := engine(mem, "6/min burst 3")
+		for range 3 {
+			ask(before)
+		}
+		var file bytes.Buffer
+		if err := mem.Snapshot(&file); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second)
+		again := spillgate.NewMemory()
+		defer again.Close()
+		if err := again.Restore(&file); err != nil {
+			t.Fatal(err)
+		}
+		// 0.4 of a unit was earned at 6 a minute; the rest is at one a second.
+		if v := ask(engine(again, "60/min burst 3")); v.Allowed || v.RetryAfter() != 600*time.Millisecond {
+			t.Errorf("allowed %t, retry after %s", v.Allowed, v.RetryAfter())
+		}
+	})
+}

@@ -32,11 +32,13 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	var shared *redisstore.Store // made before anything is told of it
 	opts := []redisstore.Option{redisstore.Watch(func(server string, open bool, why redisstore.Fault) {
 		if open {
 			logger.Error("the store does not answer: rules decide as their on_fault says", "server", server, "fault", why.String())
 		} else {
 			logger.Info("the store answers again", "server", server)
+			logStore(logger, shared)
 		}
 	})}
 	if c.Prefix != "" {
@@ -45,8 +47,7 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 	if c.Timeout > 0 {
 		opts = append(opts, redisstore.Budget(c.Timeout))
 	}
-	shared, err := redisstore.New(client, opts...)
-	if err != nil {
+	if shared, err = redisstore.New(client, opts...); err != nil {
 		return nil, nil, nil, errors.Join(err, client.Close())
 	}
 	stop := func() { _, _ = shared.Close(), client.Close() } // neither fails
@@ -56,17 +57,24 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 		return nil, nil, nil, err
 	}
 	engine := []policy.EngineOption{policy.Seeded(seed), policy.Nodes(c.Nodes)}
-	if !c.Leased {
-		return shared, engine, stop, nil
+	end := func() {
+		stop()
+		logStore(logger, shared)
 	}
-	leased, err := spillgate.NewLeased(shared, spillgate.LeaseOptions{Nodes: c.Nodes, Share: float64(c.Share) / 100, Mixed: true})
+	if !c.Leased {
+		return shared, engine, end, nil
+	}
+	leased, err := spillgate.NewLeased(shared, leaseOptions(c))
 	if err != nil {
 		stop()
 		return nil, nil, nil, err
 	}
 	return leased, engine, func() {
-		_ = leased.Close() // gives back what it can
-		stop()
+		logLeases(logger, leased)
+		if err := leased.Close(); err != nil {
+			logger.Warn("not all units of leases could be given back", "error", err, "units_forfeited", leased.Stats().Forfeited)
+		}
+		end()
 	}, nil
 }
 
@@ -148,6 +156,8 @@ type checkedStore struct {
 	Nodes    int      `json:"nodes"`
 	Prefix   string   `json:"prefix"`
 	Timeout  float64  `json:"timeout_seconds"`
+
+	Leases []checkedLease `json:"leases,omitempty"`
 }
 
 func storeJSON(s *policyfile.Server) *checkedStore {

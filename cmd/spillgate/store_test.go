@@ -90,6 +90,11 @@ rules:
 			if a.exit(t).ExitCode() != 0 {
 				t.Errorf("it ends with %v:\n%s", a.cmd.ProcessState, a.log)
 			}
+			for _, numbers := range map[string][]string{"exact": {"the store's numbers"}, "leased": {"the leases' numbers", "the store's numbers"}}[mode] {
+				if !strings.Contains(a.log.String(), numbers) {
+					t.Errorf("at the stop nothing of %s in the log:\n%s", numbers, a.log)
+				}
+			}
 		})
 	}
 }

@@ -74,7 +74,7 @@ func summarise(w io.Writer, path string, f *policyfile.File) error {
 	}
 	if f.ForGateway {
 		b.WriteByte('\n')
-		for _, line := range serverText(&f.Server) {
+		for _, line := range append(serverText(&f.Server), leasesText(f)...) {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
 	}
@@ -333,6 +333,9 @@ func checkJSON(w io.Writer, path string) (*policyfile.File, error) {
 		out.Usage, out.Overrides = usageJSON(f.Policy), overridesJSON(f.Policy)
 		if f.ForGateway {
 			out.Server = serverJSON(&f.Server)
+			if store := out.Server.Store; store != nil {
+				store.Leases, _ = leases(f)
+			}
 		}
 		for _, t := range f.Tests {
 			out.Tests = append(out.Tests, checkedTest{t.Name, t.Source})
