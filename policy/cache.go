@@ -1,26 +1,35 @@
 package policy
 
-// slots are the attributes that the conditions of a policy speak of. A
-// condition's slot is its attribute's place among them, from 1 on; one without
-// a slot reads its attribute anew each time.
+// slots are the attributes that the rules of a policy speak of, in conditions
+// and keys. An attribute's slot is its place among them, from 1 on; a condition
+// or a part without a slot reads its attribute anew each time.
 type slots []Attribute
 
-// newSlots gives the conditions of all rules their slots.
+// newSlots gives the conditions and keys of all rules their slots.
 func newSlots(rules []rule) slots {
 	var s slots
 	at := make(map[Attribute]int)
+	slot := func(a Attribute) int {
+		if at[a] == 0 {
+			s = append(s, a)
+			at[a] = len(s)
+		}
+		return at[a]
+	}
 	number := func(cs []condition) {
 		for i := range cs {
-			c := &cs[i]
-			if at[c.attr] == 0 {
-				s = append(s, c.attr)
-				at[c.attr] = len(s)
-			}
-			c.slot = at[c.attr]
+			cs[i].slot = slot(cs[i].attr)
 		}
 	}
 	for i := range rules {
 		r := &rules[i]
+		for j := range r.Key {
+			p := &r.Key[j]
+			p.slots = make([]int, len(p.Attributes))
+			for k, a := range p.Attributes {
+				p.slots[k] = slot(a)
+			}
+		}
 		for _, cs := range r.when() {
 			number(cs)
 		}
@@ -63,13 +72,13 @@ func (c *cache) begin(s slots) {
 	}
 }
 
-// known returns the value of the attribute that c speaks of, good until the
-// next call. It must not be changed.
-func (r *request) known(c *condition) ([]byte, bool) {
-	if c.slot == 0 {
-		return r.value(c.attr)
+// known returns the value of an attribute that has that slot, or none if it is
+// 0. It is good until the next call, and must not be changed.
+func (r *request) known(a Attribute, slot int) ([]byte, bool) {
+	if slot == 0 {
+		return r.value(a)
 	}
-	return r.read(c.slot)
+	return r.read(slot)
 }
 
 // read is known for a slot.

@@ -169,6 +169,7 @@ func share(l spillgate.Limit, n int) *spillgate.Meter {
 type scratch struct {
 	request
 	index     []int // of the rule of each charge
+	keys      []digest
 	exempt    []int // groups that the request is exempt from
 	charges   []spillgate.Charge
 	decisions []spillgate.Decision
@@ -180,7 +181,7 @@ type scratch struct {
 }
 
 func (p *Policy) newScratch() *scratch {
-	s := &scratch{request: request{buf: make([]byte, 0, 256), key: make([]byte, 0, 256)}}
+	s := &scratch{request: request{buf: make([]byte, 0, 256), key: make([]byte, 0, 256)}, keys: make([]digest, p.sameKeys)}
 	s.cache.anyCase = p.paths.AnyCase
 	return s
 }
@@ -262,7 +263,7 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 			continue
 		}
 		peeked := len(r.peek) > 0 && s.meets(r.peek, true)
-		if !peeked && !s.meets(r.match, false) {
+		if !peeked && !s.meets(r.rest, false) {
 			continue
 		}
 		var by *exception
@@ -272,15 +273,10 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 				continue
 			}
 		}
-		s.key = s.key[:0]
-		whole := true
-		for p := range r.Key {
-			whole = s.appendKey(&r.Key[p]) && whole
-		}
+		key, whole := e.keyOf(s, r)
 		if !whole && r.Missing == Skip {
 			continue
 		}
-		key := e.seed.Key(s.key)
 		trial := e.policy.off || int(key[1]%100) < r.Spare
 		if by.blocks() && !peeked {
 			if !e.block(v, s, i, key, by, trial) {
@@ -305,8 +301,7 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 			n = r.cost(&s.request, opts)
 		}
 		ask := spillgate.Ask{N: n, Keep: r.keep(&s.request)}
-		s.index = append(s.index, i)
-		s.charges = append(s.charges, spillgate.Charge{Space: e.spaces[i], Key: key, Meter: r.meter, Ask: ask, Trial: trial})
+		s.charge(i, spillgate.Charge{Space: e.spaces[i], Key: key, Meter: r.meter, Ask: ask, Trial: trial})
 		if by.limits() {
 			s.over.charge(&s.charges[len(s.charges)-1], by, r, i, len(s.charges)-1)
 		}
@@ -315,6 +310,12 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		}
 	}
 	return true
+}
+
+// charge adds a charge for the i-th rule.
+func (s *scratch) charge(i int, c spillgate.Charge) {
+	s.index = append(s.index, i)
+	s.charges = append(s.charges, c)
 }
 
 // refuse makes o, which refuses by itself and for good, all that v says.

@@ -164,7 +164,7 @@ func (c *condition) wanted(r *request, all bool) bool {
 
 // shown returns the value that c looks at, for people; "" if there is none.
 func (c *condition) shown(r *request, prints *fingerprints) string {
-	v, ok := r.known(c)
+	v, ok := r.known(c.attr, c.slot)
 	switch a := r.address(); {
 	case c.attr.Kind == ClientIP && a.IsValid():
 		return a.String()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 )
 
@@ -12,7 +13,7 @@ import (
 // (or paths under one of a few literal folders, or hosts under one of a few
 // literal domains) is found by these. All others, which a negated value, an
 // address or another glob decides on, are asked always. Whoever is found is
-// still asked: the index only leaves out who can't apply.
+// still asked for all that the index has not proved: see rule.rest.
 //
 // It is made by [Compile] and never changed. What a request makes it do is
 // bounded by what the policy holds: nothing is looked up that is longer than
@@ -66,12 +67,13 @@ type literal struct {
 }
 
 // literals returns what c can be found by: every request that meets c has one
-// of them. It is nil if c can be met in other ways too.
-func (c *condition) literals() []literal {
+// of them. It is nil if c can be met in other ways too. Whether, the other way
+// round, every request that has one of them meets c, is what proves says.
+func (c *condition) literals() (out []literal, proves bool) {
 	if c.attr.Kind == ClientIP {
-		return nil
+		return nil, false
 	}
-	var out []literal
+	proves = len(c.unwanted) == 0
 	for i := range c.want {
 		p := &c.want[i]
 		l := literal{attr: c.attr, text: p.text}
@@ -81,17 +83,18 @@ func (c *condition) literals() []literal {
 			l.within = true
 		case c.attr.Kind == Path:
 			l.within, l.text = true, p.text[:strings.LastIndexByte(p.text[:star], '/')]
+			proves = false
 		case c.attr.Kind == Host && star == 0 && strings.HasPrefix(p.text, "*.") && strings.IndexByte(p.text[1:], '*') < 0:
 			l.within, l.text = true, p.text[1:]
 		default:
-			return nil
+			return nil, false
 		}
 		if l.within && l.text == "" {
-			return nil
+			return nil, false
 		}
 		out = append(out, l)
 	}
-	return out
+	return out, proves
 }
 
 // newIndex makes the index of rules.
@@ -105,7 +108,8 @@ func newIndex(rules []rule) index {
 	for i := range rules {
 		for _, m := range rules[i].when() {
 			for j := range m {
-				for _, l := range m[j].literals() {
+				ls, _ := m[j].literals()
+				for _, l := range ls {
 					shared[l]++
 				}
 				spoken[m[j].attr]++
@@ -114,17 +118,24 @@ func newIndex(rules []rule) index {
 	}
 	probes := make(map[Attribute]int)
 	for i := range rules {
+		rules[i].rest = rules[i].match
 		for _, m := range rules[i].when() {
-			best, slot, most := []literal(nil), 0, 0
+			best, slot, most, proved := []literal(nil), 0, 0, -1
 			for j := range m {
-				ls := m[j].literals()
+				ls, proves := m[j].literals()
 				n := 0
 				for _, l := range ls {
 					n = max(n, shared[l])
 				}
 				if ls != nil && (best == nil || n < most || n == most && spoken[m[j].attr] > spoken[best[0].attr]) {
-					best, slot, most = ls, m[j].slot, n
+					best, slot, most, proved = ls, m[j].slot, n, -1
+					if proves {
+						proved = j
+					}
 				}
+			}
+			if proved >= 0 && len(rules[i].peek) == 0 {
+				rules[i].rest = slices.Concat(m[:proved], m[proved+1:])
 			}
 			if best == nil {
 				x.always[i>>6] |= 1 << (i & 63)

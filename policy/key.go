@@ -33,6 +33,8 @@ type Part struct {
 	// [FingerprintKey]. Shown shows it as it is, also where
 	// [Attribute.Secret] says otherwise.
 	Secret, Shown bool
+
+	slots []int // of the attributes in a [cache], of parts of a policy's rules
 }
 
 // DefaultPrefix is how many bits of an IPv6 address tell callers apart: one
@@ -168,9 +170,13 @@ func (r *request) address() netip.Addr {
 	return r.addr
 }
 
+// oddReadings stands in a key for a path or method that has several readings.
+var oddReadings = []byte{readingsEnd}
+
 // pick returns the first attribute of p that the request has, nil if it has
 // none, and its value in the form that is a key. For an address that is one
-// the value is empty, and addr is valid. The value is good until the next call.
+// the value is empty, and addr is valid. The value is good until the next call,
+// and must not be changed.
 func (r *request) pick(p *Part) (a *Attribute, v []byte, addr netip.Addr) {
 	for i := range p.Attributes {
 		a := &p.Attributes[i]
@@ -179,17 +185,23 @@ func (r *request) pick(p *Part) (a *Attribute, v []byte, addr netip.Addr) {
 				return a, nil, addr
 			}
 		}
-		v, ok := r.value(*a)
+		slot := 0
+		if p.slots != nil {
+			slot = p.slots[i]
+		}
+		v, ok := r.known(*a, slot)
 		if !ok {
 			continue
 		}
 		if a.Kind.read() && bytes.IndexByte(v, readingsEnd) >= 0 {
-			v = append(v[:0], readingsEnd) // else each reading would be another key
+			v = oddReadings // else each reading would be another key
 		}
 		if p.Trim {
 			v = bytes.TrimFunc(v, func(c rune) bool { return c <= ' ' || c == 0x7f })
 		}
 		if p.Lower {
+			r.buf = append(r.buf[:0], v...)
+			v = r.buf
 			for i, c := range v {
 				if 'A' <= c && c <= 'Z' {
 					v[i] = c + 'a' - 'A'
@@ -222,6 +234,55 @@ func (r *request) appendKey(p *Part) bool {
 		r.key = spillgate.AppendPart(r.key, a.Name, v)
 	}
 	return true
+}
+
+// digest is the digest of a key that several rules have, in a round.
+type digest struct {
+	round uint64
+	key   spillgate.Key
+	whole bool // no part is missing
+}
+
+// keyOf returns the request's key under r, and whether no part of it is missing.
+func (e *Engine) keyOf(s *scratch, r *rule) (key spillgate.Key, whole bool) {
+	var same *digest
+	if r.sameKey > 0 {
+		if same = &s.keys[r.sameKey-1]; same.round == s.cache.round {
+			return same.key, same.whole
+		}
+	}
+	s.key, whole = s.key[:0], true
+	for p := range r.Key {
+		whole = s.appendKey(&r.Key[p]) && whole
+	}
+	if key = e.seed.Key(s.key); same != nil {
+		*same = digest{s.cache.round, key, whole}
+	}
+	return key, whole
+}
+
+// numberKeys finds the keys that several rules have, and returns how many
+// there are.
+func numberKeys(rules []rule) (n int) {
+	first := make(map[string]*rule)
+	for i := range rules {
+		r := &rules[i]
+		if r.Disabled || r.Exempt {
+			continue
+		}
+		text := fmt.Sprintf("%q", r.Key)
+		before := first[text]
+		if before == nil {
+			first[text] = r
+			continue
+		}
+		if before.sameKey == 0 {
+			n++
+			before.sameKey = n
+		}
+		r.sameKey = before.sameKey
+	}
+	return n
 }
 
 // appendAddress appends the form in which an address is a key: the bits of an

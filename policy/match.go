@@ -153,7 +153,7 @@ func (c *condition) holds(r *request, all bool) bool {
 		a := r.address()
 		return (len(c.want) == 0 || contains(c.want, a)) && !contains(c.unwanted, a)
 	case Path, Method:
-		v, ok := r.known(c)
+		v, ok := r.known(c.attr, c.slot)
 		if !ok {
 			return len(c.want) == 0
 		}
@@ -168,7 +168,7 @@ func (c *condition) holds(r *request, all bool) bool {
 			v = v[i+1:]
 		}
 	}
-	v, ok := r.known(c)
+	v, ok := r.known(c.attr, c.slot)
 	if !ok {
 		return len(c.want) == 0
 	}

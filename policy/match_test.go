@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func holds(t *testing.T, c Condition, attrs Attrs) bool {
@@ -210,5 +212,45 @@ func TestKeysThatDiffer(t *testing.T) {
 	add("garbage 2", keyOf(t, Attrs{"client.ip": "_hidden"}, "client.ip"))
 	for _, b := range []string{"\x00", "\n", "\x7f", "\xff", "%", "*", "{x}", "\xed\xa0\x80", ""} {
 		add("bytes", keyOf(t, Attrs{"user": b}, "user"))
+	}
+}
+
+// TestKeysAreDigestedAsTheyAre holds the digests of keys that several rules
+// have, which are made once a request, against those of each rule by itself.
+func TestKeysAreDigestedAsTheyAre(t *testing.T) {
+	keys := [][]string{
+		{}, {"client.ip"}, {"client.ip", "user"}, {"client.ip/56"}, {"user else client.ip"}, {"user", "client.ip"},
+		{"header.x-a"}, {"header.x-a lower"}, {"header.x-a lower trim"}, {"path"}, {"path", "header.x-a"}, {"tenant"},
+	}
+	var rules []Rule
+	for i := range 3 * len(keys) {
+		rules = append(rules, testRule(t, fmt.Sprintf("r%d", i), "100/s", keys[i%len(keys)]...))
+		if i%5 == 0 {
+			rules[i].Match = Match{{Attribute{Kind: Header, Name: "x-a"}, []string{" Abc"}}}
+		}
+	}
+	e := testEngine(t, rules...)
+	for i, who := range []Attrs{
+		{"client.ip": "2001:db8::1", "user": "u", "header.x-a": " Abc", "path": "/a"},
+		{"client.ip": "203.0.113.7", "header.x-a": "abc", "path": "/a\x00/b"},
+		{"client.ip": "odd", "user": "u", "path": "/a"},
+		{},
+	} {
+		v := e.Decide(t.Context(), who, At(start.Add(time.Duration(i)*time.Second)))
+		if want := 3 * len(keys); v.Len() < want-8 {
+			t.Fatalf("%v: %d rules apply", who, v.Len())
+		}
+		for j := range v.Len() {
+			o := v.Outcome(j)
+			r := &request{attrs: who}
+			for k := range o.Rule.Key {
+				p := o.Rule.Key[k]
+				p.slots = nil
+				r.appendKey(&p)
+			}
+			if want := e.seed.Key(r.key); o.key != want {
+				t.Errorf("%v: %s, keyed by %v, has the key %x, want %x", who, o.Rule.Name, o.Rule.Key, o.key, want)
+			}
+		}
 	}
 }

@@ -150,8 +150,7 @@ func (e *Engine) override(v *Verdict, s *scratch) bool {
 func (e *Engine) block(v *Verdict, s *scratch, rule int, key spillgate.Key, by *exception, trial bool) bool {
 	if by.until != forever || trial {
 		s.over.charges = append(s.over.charges, charged{len(s.charges), by})
-		s.index = append(s.index, rule)
-		s.charges = append(s.charges, spillgate.Charge{
+		s.charge(rule, spillgate.Charge{
 			Space: e.spaces[len(e.policy.plain)], Key: key, Meter: refusal, Ask: spillgate.Ask{N: 1}, Trial: trial,
 		})
 		return true

@@ -205,8 +205,7 @@ func (e *Engine) addPenalties(before resumer, track int) {
 // i-th rule. Of all charges only these need more than they take.
 func (e *Engine) gate(s *scratch, i int, key spillgate.Key) {
 	p := e.penalties[i]
-	s.index = append(s.index, i)
-	s.charges = append(s.charges, spillgate.Charge{
+	s.charge(i, spillgate.Charge{
 		Space: p.blocks, Key: key, Meter: p.block, Ask: spillgate.Ask{Need: blockLimit.Burst},
 	})
 }

@@ -103,7 +103,7 @@ func (p *price) of(s *request) int64 {
 	if p.Units > 0 {
 		return p.Units
 	}
-	v, ok := s.known(&p.from[0])
+	v, ok := s.known(p.from[0].attr, p.from[0].slot)
 	if !ok {
 		return max(1, p.Default)
 	}

@@ -143,6 +143,8 @@ type Policy struct {
 	slots slots
 	index index
 
+	sameKeys int // that several rules have
+
 	exemptions []exemption
 	off        bool // nobody is refused
 	backups    bool // a rule has a Backup
@@ -163,7 +165,9 @@ func (p *Policy) Rules() []Rule { return p.plain }
 type rule struct {
 	*Rule
 	match, peek []condition
+	rest        []condition // of match, that who was found by the index is still to be asked for
 	backup      []condition
+	sameKey     int // the number, from 1, of a key that several rules have; 0 for one that is r's own
 	meter       *spillgate.Meter
 	prices      []price
 	lanes       []lane
@@ -205,6 +209,7 @@ func Compile(rules []Rule, opts ...CompileOption) (*Policy, error) {
 				bad("match", fmt.Errorf("missing, as in rules before that make %d charges: at most %d can apply to one request", before, spillgate.MaxCharges))
 			}
 		}
+		r.Key = slices.Clone(r.Key) // its parts get slots
 		c := r.compile(bad)
 		p.paths.checkSlashes(r, bad)
 		if c.meter != nil && !r.Exempt {
@@ -230,6 +235,7 @@ func Compile(rules []Rule, opts ...CompileOption) (*Policy, error) {
 	}
 	p.groups()
 	p.slots = newSlots(p.rules)
+	p.sameKeys = numberKeys(p.rules)
 	p.index = newIndex(p.rules)
 	p.addEveryRule()
 	p.base = p
