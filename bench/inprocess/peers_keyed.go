@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/didip/tollbooth/v7"
-	tollboothlimiter "github.com/didip/tollbooth/v7/limiter"
+	"github.com/didip/tollbooth/v8"
+	tollboothlimiter "github.com/didip/tollbooth/v8/limiter"
 	"github.com/go-chi/httprate"
 	golimiter "github.com/sethvargo/go-limiter"
 	"github.com/sethvargo/go-limiter/memorystore"
@@ -33,7 +33,7 @@ func keyedPeers() []contestant {
 		library("go-chi/httprate, local counter", "github.com/go-chi/httprate",
 			"two fixed windows, weighed; keys by a 64-bit hash without a secret; without the mutex of its middleware, so a race may pass too many", openHTTPRate),
 		library("ulule/limiter, memory", "github.com/ulule/limiter/v3", "a fixed window from each key's first request", openUlule),
-		library("didip/tollbooth, by keys", "github.com/didip/tollbooth/v7", "x/time/rate inside", openTollbooth),
+		library("didip/tollbooth, by keys", "github.com/didip/tollbooth/v8", "x/time/rate inside", openTollbooth),
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/didip/tollbooth/v7"
-	tollboothlimiter "github.com/didip/tollbooth/v7/limiter"
+	"github.com/didip/tollbooth/v8"
+	tollboothlimiter "github.com/didip/tollbooth/v8/limiter"
 	"github.com/go-chi/httprate"
 	"github.com/sethvargo/go-limiter/httplimit"
 	"github.com/sethvargo/go-limiter/memorystore"
@@ -116,7 +116,7 @@ func peers() []contestant {
 		}},
 		{name: "didip/tollbooth", fields: "RateLimit-Limit, -Remaining, -Reset", peer: true, long: true, open: func() (http.Handler, func(), error) {
 			lim := tollbooth.NewLimiter(plenty, &tollboothlimiter.ExpirableOptions{DefaultExpirationTTL: window})
-			lim.SetBurst(plenty).SetIPLookups([]string{"RemoteAddr"})
+			lim.SetBurst(plenty).SetIPLookup(tollboothlimiter.IPLookup{Name: "RemoteAddr"})
 			return tollbooth.LimitHandler(lim, trivial), func() {}, nil
 		}},
 		{name: "throttled", fields: legacy, peer: true, open: openThrottled},
