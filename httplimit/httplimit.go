@@ -25,8 +25,8 @@ func sharedOf(p *policy.Policy, opts []Option) *shared {
 	return &shared{options: optionsOf(opts), canonical: canonical(p.Rules()), paths: p.Paths()}
 }
 
-// an exchange is the memory of one request's decision, reused: no handler
-// ever sees it, unless it asked for no verdict.
+// an exchange is the memory of one request's decision, reused unless a handler
+// asked for the verdict.
 type exchange struct {
 	attributes
 	verdict policy.Verdict
@@ -200,10 +200,10 @@ type policed struct {
 }
 
 // carried is what an admitted request takes along: the context in which its
-// handler runs, the verdict, the text of its fields and the request with that
-// context, in one object.
+// handler runs, the text of its fields and the request with that context, in one
+// object. The verdict is lent: few handlers ask for it.
 type carried struct {
-	policy.Carrier
+	policy.Loan
 	fields  fields
 	request http.Request
 }
@@ -246,9 +246,11 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			x.free()
 			return
 		}
-		c := &carried{Carrier: policy.Carrier{Context: r.Context(), Verdict: x.verdict}}
-		x.free()
-		p.backup.ServeHTTP(w, r.WithContext(c))
+		c := new(carried)
+		c.Lend(r.Context(), v)
+		if p.backup.ServeHTTP(w, c.with(r)); c.Return() {
+			x.free()
+		}
 		return
 	}
 	if d := v.Delay(); d > 0 {
@@ -270,12 +272,14 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	c := &carried{Carrier: policy.Carrier{Context: r.Context(), Verdict: x.verdict}}
-	x.free()
+	c := new(carried)
+	c.Lend(r.Context(), v)
 	if p.headers == Always {
-		p.tellOn(&c.fields, w, r, &c.Verdict)
+		p.tellOn(&c.fields, w, r, v)
 	}
-	p.serve(w, c.with(r), &c.Verdict, call)
+	if !p.serve(w, c.with(r), v, call) && c.Return() {
+		x.free()
+	}
 }
 
 // tellOn tells of v in an answer that is not a refusal.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -365,13 +366,48 @@ func (c *Carrier) Value(key any) any {
 	return c.Context.Value(key)
 }
 
+// A Loan is a context that carries a verdict in memory that its front wants to
+// use again when the request is over. [FromContext] finds the verdict until then,
+// and whoever has asked for it keeps it for good. Not to be copied.
+type Loan struct {
+	context.Context
+	verdict *Verdict
+	state   atomic.Uint32
+}
+
+// What became of a loan.
+const (
+	lent  uint32 = iota // nobody has asked for it
+	asked               // somebody may use it for ever
+	over
+)
+
+// Lend makes l carry v, in ctx.
+func (l *Loan) Lend(ctx context.Context, v *Verdict) { l.Context, l.verdict = ctx, v }
+
+// Return ends the loan. It reports whether nobody asked for the verdict, and
+// nobody will get it, so that its memory can be used again.
+func (l *Loan) Return() bool { return l.state.CompareAndSwap(lent, over) }
+
+// Value returns the verdict to [FromContext].
+func (l *Loan) Value(key any) any {
+	if key != (contextKey{}) {
+		return l.Context.Value(key)
+	}
+	if l.state.CompareAndSwap(lent, asked) || l.state.Load() == asked {
+		return l.verdict
+	}
+	return (*Verdict)(nil)
+}
+
 // NewContext returns a context that carries v.
 func NewContext(ctx context.Context, v *Verdict) context.Context {
 	return context.WithValue(ctx, contextKey{}, v)
 }
 
 // FromContext returns the verdict under which a request runs, nil if there is
-// none: its methods then do nothing.
+// none, and also if it is asked for the first time when the request is over. The
+// methods of a nil verdict do nothing.
 func FromContext(ctx context.Context) *Verdict {
 	v, _ := ctx.Value(contextKey{}).(*Verdict)
 	return v
