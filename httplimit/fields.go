@@ -99,8 +99,8 @@ func quotasOf(rules []policy.Rule) map[*policy.Rule]*quota {
 // fields holds the text of a response's fields, so that they are one object.
 // It is never reused: a response's header may outlive the request.
 type fields struct {
-	values [3]string
-	text   [160]byte // enough for three rules; more go elsewhere
+	values [2]string
+	text   [144]byte // enough for three rules with short names; more go elsewhere
 }
 
 // set writes the fields about ts into h, beside those of another middleware:
@@ -156,12 +156,6 @@ func (f *fields) put(h http.Header, key string, i int, text string, first bool) 
 	default:
 		h[key] = append(others, text)
 	}
-}
-
-// retry writes Retry-After, in whole seconds.
-func (f *fields) retry(h http.Header, wait int64) {
-	f.values[2] = strconv.FormatInt(wait, 10)
-	h[retryField] = f.values[2:3:3]
 }
 
 // seconds returns d in whole seconds, rounded up.

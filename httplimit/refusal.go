@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -51,7 +52,7 @@ const faultWait = time.Second
 type refusal struct {
 	Refusal
 	fields   fields
-	values   [4]string
+	values   [5]string
 	violated [4]string
 	id       [16]byte
 }
@@ -144,7 +145,8 @@ func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *refusal, ts [
 		s.announce(&f.fields, h, r, ts, true)
 	}
 	if f.wait > 0 {
-		f.fields.retry(h, f.wait)
+		f.values[4] = strconv.FormatInt(f.wait, 10) // whole seconds
+		h[retryField] = f.values[4:5:5]
 	}
 	f.values[3] = f.ID
 	h[RefusalHeader] = f.values[3:4:4]
