@@ -1,5 +1,7 @@
 package spillgate
 
+import "iter"
+
 // What follows is for a [Store] that keeps states outside this process, where
 // Go does not run: it takes the numbers of a limit along, decides with them
 // there, and has the answer told here by the same code that [Memory] uses.
@@ -60,6 +62,26 @@ func (sp *Space) Changed() (at Instant, ok bool) {
 		return 0, false
 	}
 	return (*p)[len(*p)-1].until, true
+}
+
+// A LimitChange is one [Space.Change]: From was in force until At, and To since.
+type LimitChange struct {
+	From, To *Meter
+	At       Instant
+}
+
+// Changes yields the changes of limit that sp had, the oldest first: the last 64
+// of them.
+func (sp *Space) Changes() iter.Seq[LimitChange] {
+	return func(yield func(LimitChange) bool) {
+		if p := sp.changes.Load(); p != nil {
+			for _, c := range *p {
+				if !yield(LimitChange{c.from, c.to, c.until}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Apply returns what s, a state of c's meter, is after the correction. It is

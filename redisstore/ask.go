@@ -74,8 +74,10 @@ type ask struct {
 	until  spillgate.Instant
 	// Of windows whose place the script can't find: the instant to expect.
 	near spillgate.Instant
-	// Of logs and slots: when the limit was last changed.
+	// Of logs and slots: when the limit was last changed, and whose changes
+	// those are, nil if there were none.
 	changed spillgate.Instant
+	space   *spillgate.Space
 }
 
 // encoder writes an ask: kind, flags, length of the label, count of numbers,
@@ -201,6 +203,32 @@ func (a *ask) encodeKept(e *encoder) {
 	e.instant(spillgate.Instant(a.m.Limit().Period))
 	e.instant(a.changed)
 	e.numbers(float64(a.m.Limit().Rate + logDebt))
+	a.encodeChanges(e)
+}
+
+// maxChanges is how many changes of a limit are told to the script. What was
+// written before counts as written by the first of them.
+const maxChanges = 16
+
+// encodeChanges writes how many changes of a log's or slots' limit there were,
+// and for each the period before, until when, and the period since.
+func (a *ask) encodeChanges(e *encoder) {
+	var all []spillgate.LimitChange
+	if a.space != nil {
+		kind := a.m.Limit().Algorithm
+		for c := range a.space.Changes() {
+			if c.From.Limit().Algorithm == kind && c.To.Limit().Algorithm == kind && c.At <= a.changed {
+				all = append(all, c)
+			}
+		}
+	}
+	all = all[max(0, len(all)-maxChanges):]
+	e.numbers(float64(len(all)))
+	for _, c := range all {
+		e.instant(spillgate.Instant(c.From.Limit().Period))
+		e.instant(c.At)
+		e.instant(spillgate.Instant(c.To.Limit().Period))
+	}
 }
 
 // logDebt is how many entries a log has room for beyond its rate, as in memory.

@@ -16,7 +16,6 @@
 // What differs from memory: there is no cap on keys, so nothing overflows; a key
 // counted under two limits at once may not be a log or slots under one of them; a
 // limit that comes back after another one was in force is the same limit, not a
-// second life of it; a settle of nothing leaves the TTL alone; a log or slots whose
-// limit changed several times while nobody came is settled as if the limit that
-// wrote it had been in force until the last change.
+// second life of it; a settle of nothing leaves the TTL alone; a log or slots end
+// when the limit that wrote them says, though a longer one may have come since.
 package redisstore

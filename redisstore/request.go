@@ -105,19 +105,19 @@ func (r *request) add(i int, name func(*spillgate.Space, spillgate.Key) string) 
 		p.key = name(c.Space, c.Key)
 	}
 	if k.kept() {
-		p.changed = changed(c.Space)
+		p.changed, p.space = changed(c.Space)
 	}
 	r.parts = append(r.parts, p)
 	return nil
 }
 
-// changed returns when the limit of sp was last changed: never yet is the end of
-// time.
-func changed(sp *spillgate.Space) spillgate.Instant {
+// changed returns when the limit of sp was last changed, and sp: never yet is the
+// end of time, and nil.
+func changed(sp *spillgate.Space) (spillgate.Instant, *spillgate.Space) {
 	if at, ok := sp.Changed(); ok {
-		return at
+		return at, sp
 	}
-	return math.MaxInt64
+	return math.MaxInt64, nil
 }
 
 // idle reports whether nothing has to be asked.

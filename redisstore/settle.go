@@ -83,7 +83,7 @@ func (s *Store) correction(at time.Time, c spillgate.Correction) *op {
 		p.until = 0
 	}
 	if k.kept() {
-		p.changed = changed(c.Space)
+		p.changed, p.space = changed(c.Space)
 	}
 	o.parts = []part{p}
 	o.slot = slotOf(p.key)

@@ -86,9 +86,10 @@ keeps = function()
 	end
 
 	-- Numbers of q, kinds 6 (log) and 7 (slots): what it holds for this ask, the
-	-- least, how many more, the period, when the limit was last changed. Kinds 16
-	-- and 17 settle: delta, the instant of the charge or the slot's number and 0,
-	-- the period, when the limit was last changed.
+	-- least, how many more. Kinds 16 and 17 settle: delta, the instant of the
+	-- charge or the slot's number and 0. Then of all: the period, when the limit
+	-- was last changed, how many records there may be, how many changes there
+	-- were, and of each the period before, when, and the period since.
 	local function get(k, q)
 		local o = open[k]
 		if not o then
@@ -126,11 +127,17 @@ keeps = function()
 			return o
 		end
 		if o.ps and (o.ps ~= q[4] or o.pn ~= q[5]) then
-			local s, n = ts, tn
+			local ps, pn, s, n = o.ps, o.pn, ts, tn
+			for i = 10, 9 + 6 * q[9], 6 do
+				if q[i] == ps and q[i + 1] == pn and not before(ts, tn, q[i + 2], q[i + 3]) then
+					expire(o, q[i + 2], q[i + 3], ps, pn)
+					ps, pn = q[i + 4], q[i + 5]
+				end
+			end
 			if before(q[6], q[7], s, n) then
 				s, n = q[6], q[7]
 			end
-			expire(o, s, n, o.ps, o.pn)
+			expire(o, s, n, ps, pn)
 		end
 		o.ps, o.pn = q[4], q[5]
 		expire(o, ts, tn, o.ps, o.pn)

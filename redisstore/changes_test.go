@@ -1,0 +1,73 @@
+package redisstore_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/redisstore"
+	"github.com/spillgate/spillgate/redisstore/redistest"
+)
+
+// TestUnseenChanges changes the limit of logs and slots once or several times
+// while nobody comes, and wants the answers of memory: every limit in between
+// counts from its instant to the next.
+func TestUnseenChanges(t *testing.T) {
+	s := open(t, redistest.Start(t).Client(), redisstore.Remember(0))
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		kind, m := spillgate.SlidingLog, spillgate.NewMemory()
+		if seed%2 == 1 {
+			kind = spillgate.Concurrency
+		}
+		// No limit comes back, and each period is longer than a history, but for
+		// those that nobody sees: what was written ends by no period of its own.
+		made := time.Duration(0)
+		limit := func(short bool) *spillgate.Meter {
+			made++
+			l := spillgate.Limit{Algorithm: kind, Rate: 3 + rng.Int64N(3), Period: 10*time.Minute + made*time.Second}
+			if short {
+				l.Period = time.Duration(1+rng.IntN(8))*time.Second + made
+			}
+			meter, err := l.Meter()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return meter
+		}
+		c := charge(t, "1/s")
+		c.Meter = limit(false)
+		at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+		for step := range 25 {
+			at = at.Add(time.Duration(rng.IntN(2000)) * time.Millisecond)
+			if rng.IntN(3) == 0 {
+				for i := range 1 + rng.IntN(4) {
+					next, err := c.Space.Change(c.Meter, limit(i%2 == 0), spillgate.Instant(at.UnixNano()))
+					if err != nil {
+						t.Fatal(err)
+					}
+					c.Meter = next
+					at = at.Add(time.Duration(rng.IntN(1500)) * time.Millisecond)
+				}
+				next, err := c.Space.Change(c.Meter, limit(false), spillgate.Instant(at.UnixNano()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Meter = next
+			}
+			c.N = rng.Int64N(3)
+			got, want := make([]spillgate.Decision, 1), make([]spillgate.Decision, 1)
+			if err := s.Take(context.Background(), at, []spillgate.Charge{c}, got); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Take(context.Background(), at, []spillgate.Charge{c}, want); err != nil {
+				t.Fatal(err)
+			}
+			if got[0].Slot, want[0].Slot = 0, 0; got[0] != want[0] {
+				t.Fatalf("seed %d, step %d, %s:\n%+v, in memory\n%+v", seed, step, c.Meter.Limit(), got[0], want[0])
+			}
+		}
+	}
+}
