@@ -59,7 +59,7 @@ func (s *Store) resend() {
 func (s *Store) sendLate(o *op) error {
 	w := s.newWait(background)
 	defer w.stop()
-	l, err := s.laneOf(background, o)
+	l, err := s.laneOf(w, o)
 	if err != nil || l.breaker.open.Load() {
 		if s.late.keep(o) {
 			return nil

@@ -10,9 +10,11 @@ import (
 // some calls in a row that failed; then nothing is sent on anybody's way but by
 // a probe in the background, until one is answered.
 type breaker struct {
-	fails atomic.Int32
-	open  atomic.Bool
-	lane  *lane
+	fails   atomic.Int32
+	open    atomic.Bool
+	store   *Store
+	name    string // of the server
+	answers func(context.Context) bool
 }
 
 const (
@@ -33,16 +35,16 @@ func (b *breaker) failed(f Fault) {
 	if b.fails.Add(1) < tries || !b.open.CompareAndSwap(false, true) {
 		return
 	}
-	s := b.lane.store
+	s := b.store
 	s.stats.opened.Add(1)
 	s.stats.open.Add(1)
-	s.options.watch(b.lane.name, true, f)
+	s.options.watch(b.name, true, f)
 	s.background.Go(b.probe)
 }
 
 // probe asks until there is an answer, then closes b.
 func (b *breaker) probe() {
-	s := b.lane.store
+	s := b.store
 	answers := make(chan bool, maxProbes)
 	under := 0
 	timer := time.NewTimer(probeEvery)
@@ -56,7 +58,7 @@ func (b *breaker) probe() {
 				b.fails.Store(0)
 				b.open.Store(false)
 				s.stats.open.Add(-1)
-				s.options.watch(b.lane.name, false, NoFault)
+				s.options.watch(b.name, false, NoFault)
 				s.resend()
 				return
 			}
@@ -65,7 +67,11 @@ func (b *breaker) probe() {
 			if under < maxProbes {
 				under++
 				s.stats.probes.Add(1)
-				go func() { answers <- b.lane.answers() }()
+				go func() {
+					ctx, cancel := context.WithTimeout(context.Background(), s.options.budget)
+					defer cancel()
+					answers <- b.answers(ctx)
+				}()
 			}
 		}
 	}
@@ -74,10 +80,8 @@ func (b *breaker) probe() {
 // answers reports whether the server would carry a request out now. The script
 // with nothing to do is refused where a charge would be: by a replica, a full
 // memory, while loading.
-func (l *lane) answers() bool {
+func (l *lane) answers(ctx context.Context) bool {
 	s := l.store
-	ctx, cancel := context.WithTimeout(context.Background(), s.options.budget)
-	defer cancel()
 	key, _ := l.known.Load().(string)
 	if r, ok := s.conn.(reacher); ok && r.reach(ctx, key) != nil {
 		return false

@@ -6,7 +6,9 @@ import "context"
 // made by [New]; others are handed to [Open].
 type Conn interface {
 	// Lane names the server that holds the slot of a key: calls of one lane
-	// go to one server. A single server has one lane, "".
+	// go to one server. A single server has one lane, "". ctx bounds it, also
+	// where no server of a cluster was reached yet; once one was it returns at
+	// once.
 	Lane(ctx context.Context, slot uint16, key string) (string, error)
 	// Slots reports whether keys of one call have to be in one slot.
 	Slots() bool

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +21,16 @@ func (once) NoRetry() bool { return true }
 type goRedis struct {
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient
+
+	reached atomic.Bool // some server of the cluster, which then is known
+	mu      sync.Mutex
+	search  *search
+}
+
+// A search is for a server of a cluster that nobody has reached yet.
+type search struct {
+	done chan struct{}
+	err  error
 }
 
 func newGoRedis(c redis.UniversalClient, budget time.Duration) (*goRedis, error) {
@@ -50,11 +62,50 @@ func (g *goRedis) Lane(ctx context.Context, _ uint16, key string) (string, error
 	if g.cluster == nil {
 		return "", nil
 	}
+	if !g.reached.Load() {
+		if err := g.find(ctx, key); err != nil {
+			return "", err
+		}
+	}
 	c, err := g.cluster.MasterForKey(ctx, key)
 	if err != nil {
 		return "", err
 	}
 	return c.Options().Addr, nil
+}
+
+// searchTime bounds a search, whose client may try each server several times.
+const searchTime = 5 * time.Second
+
+// find waits until some server of the cluster was reached. There is one search
+// at a time, which takes as long as the library likes: most clients do not keep
+// to the time limit of a call.
+func (g *goRedis) find(ctx context.Context, key string) error {
+	g.mu.Lock()
+	f := g.search
+	if f == nil {
+		f = &search{done: make(chan struct{})}
+		g.search = f
+		go func() {
+			ctx, cancel := context.WithTimeout(background, searchTime)
+			defer cancel()
+			_, f.err = g.cluster.MasterForKey(ctx, key)
+			if f.err == nil {
+				g.reached.Store(true)
+			}
+			g.mu.Lock()
+			g.search = nil
+			g.mu.Unlock()
+			close(f.done)
+		}()
+	}
+	g.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Eval is that of [Conn].

@@ -28,6 +28,13 @@ type lane struct {
 	breaker breaker
 }
 
+func newLane(s *Store, name, key string) *lane {
+	l := &lane{store: s, name: name}
+	l.breaker = breaker{store: s, name: name, answers: l.answers}
+	l.known.Store(key)
+	return l
+}
+
 // Where an op is.
 const (
 	opQueued  int32 = iota
@@ -77,12 +84,8 @@ func (f *flight) lose() {
 // limits, one that finds nobody under way makes the call itself, which spares
 // two changes of goroutine; otherwise submit returns at once.
 func (l *lane) submit(ops ...*op) {
-	for _, o := range ops {
-		o.done = make(chan struct{})
-		o.phase.Store(opQueued)
-	}
 	l.mu.Lock()
-	l.queue = append(l.queue, ops...)
+	l.enqueue(ops)
 	if l.flying > 0 || !l.store.punctual {
 		l.launch()
 		l.mu.Unlock()
@@ -97,6 +100,23 @@ func (l *lane) submit(ops ...*op) {
 		l.launch()
 		l.mu.Unlock()
 	}
+}
+
+// hand is submit for who has more to do meanwhile: it returns at once.
+func (l *lane) hand(ops ...*op) {
+	l.mu.Lock()
+	l.enqueue(ops)
+	l.launch()
+	l.mu.Unlock()
+}
+
+// enqueue puts ops into the queue; l is locked.
+func (l *lane) enqueue(ops []*op) {
+	for _, o := range ops {
+		o.done = make(chan struct{})
+		o.phase.Store(opQueued)
+	}
+	l.queue = append(l.queue, ops...)
 }
 
 // launch starts a flight if there is something to send; l is locked.

@@ -56,7 +56,8 @@ func Flights(n int) Option { return func(o *options) { o.flights = n } }
 func Remember(d time.Duration) Option { return func(o *options) { o.remember = d } }
 
 // Watch has f told when a server is not asked any more, and why, and when it is
-// again. The server is "" if there is only one. f must not block.
+// again. The server is "" if there is only one, and "cluster" while no server of a
+// cluster was ever reached. f must not block.
 func Watch(f func(server string, open bool, why Fault)) Option {
 	return func(o *options) { o.watch = f }
 }

@@ -38,7 +38,7 @@ func (s *Store) Settle(ctx context.Context, at time.Time, cs []spillgate.Correct
 		if cs[i].Delta < 0 {
 			s.refusals.forget(refusedKey{cs[i].Space, cs[i].Key})
 		}
-		l, err := s.laneOf(ctx, o)
+		l, err := s.laneOf(w, o)
 		if err == nil && l.breaker.open.Load() {
 			err = errOpen
 		}
@@ -54,7 +54,11 @@ func (s *Store) Settle(ctx context.Context, at time.Time, cs []spillgate.Correct
 		ops = append(ops, o)
 	}
 	for l, some := range together {
-		l.submit(some...)
+		if len(together) > 1 { // several servers are asked at once
+			l.hand(some...)
+		} else {
+			l.submit(some...)
+		}
 	}
 	for _, o := range ops {
 		if err := s.settled(w, o); err != nil {
@@ -117,7 +121,7 @@ func (s *Store) settled(w *wait, o *op) error {
 		} else {
 			o.replace = nil
 		}
-		l, err := s.laneOf(w.ctx, o)
+		l, err := s.laneOf(w, o)
 		if err != nil {
 			return err
 		}

@@ -17,13 +17,12 @@ var background = context.Background()
 // that a request which is refused takes nothing anywhere; then all are taken.
 // Where somebody was faster in between, what was taken is given back.
 func (s *Store) takeSlots(w *wait, o *op) error {
-	deadline := time.Now().Add(s.options.budget)
 	subs := o.bySlot()
 	for _, dry := range [2]bool{true, false} {
 		for _, sub := range subs {
 			sub.dry = dry
 		}
-		errs := s.each(w.ctx, deadline, subs)
+		errs := s.each(w.ctx, w.deadline, subs)
 		failed := slices.IndexFunc(errs, func(err error) bool { return err != nil })
 		passes := failed < 0
 		for i, sub := range subs {
@@ -103,7 +102,7 @@ func (s *Store) each(ctx context.Context, deadline time.Time, subs []*op) []erro
 			continue
 		}
 		wg.Go(func() {
-			w := &wait{ctx: ctx, timer: time.NewTimer(time.Until(deadline)), store: s}
+			w := s.waitUntil(ctx, deadline)
 			defer w.stop()
 			errs[i] = s.take(w, sub)
 		})

@@ -152,3 +152,51 @@ func TestOneNodeAway(t *testing.T) {
 		eventually(t, "an answer again", func() bool { _, err := take(s, c); return err == nil })
 	}
 }
+
+// TestServersAtOnce has requests and corrections on three servers of which none
+// answers: they wait for all of them at once, and so for one budget.
+func TestServersAtOnce(t *testing.T) {
+	nodes := redistest.Cluster(t, 3)
+	var addrs []string
+	for _, n := range nodes {
+		addrs = append(addrs, n.Addr)
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { client.Close() })
+	s, err := redisstore.New(client, redisstore.Budget(1500*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	at := make([]*spillgate.Charge, len(nodes))
+	for found := 0; found < len(nodes); {
+		c := charge(t, "1000/h burst 1000")
+		mustTake(t, s, c)
+		for i, n := range nodes {
+			if at[i] == nil && len(n.Do("keys", "*"+c.Space.Name()+":*").([]any)) == 1 {
+				at[i], found = &c, found+1
+			}
+		}
+	}
+	var cs []spillgate.Charge
+	var fixes []spillgate.Correction
+	for i, c := range at {
+		nodes[i].Pause()
+		cs, fixes = append(cs, *c), append(fixes, spillgate.Correction{Space: c.Space, Key: c.Key, Meter: c.Meter, Delta: 1})
+	}
+	for what, ask := range map[string]func() error{
+		"take": func() error {
+			return s.Take(context.Background(), time.Time{}, cs, make([]spillgate.Decision, len(cs)))
+		},
+		"settle": func() error { return s.Settle(context.Background(), time.Time{}, fixes) },
+	} {
+		began := time.Now()
+		err := ask()
+		if took := time.Since(began); took > 4*time.Second || !errors.Is(err, spillgate.ErrUnavailable) {
+			t.Errorf("%s: after %s: %v", what, took, err)
+		}
+	}
+	for _, n := range nodes {
+		n.Continue()
+	}
+}

@@ -28,6 +28,7 @@ type Store struct {
 
 	mu    sync.RWMutex
 	lanes map[string]*lane
+	ways  ways
 	asks  map[ask]string
 
 	told sync.Map // the latest instant that callers gave, by space: *atomic.Int64
@@ -70,6 +71,7 @@ func open(conn Conn, o options) *Store {
 		lanes: map[string]*lane{}, asks: map[ask]string{}, closing: make(chan struct{}),
 	}
 	s.offset.Store(now.UnixNano())
+	s.ways.init(s)
 	return s
 }
 
@@ -133,37 +135,6 @@ func (s *Store) encoded(a *ask) string {
 	s.asks[*a] = text
 	s.mu.Unlock()
 	return text
-}
-
-// laneOf returns the lane of o's slot.
-func (s *Store) laneOf(ctx context.Context, o *op) (*lane, error) {
-	key := ""
-	for i := range o.parts {
-		if o.parts[i].kind != kindNone {
-			key = o.parts[i].key
-			break
-		}
-	}
-	name, err := s.conn.Lane(ctx, o.slot, key)
-	if err != nil {
-		s.stats.faults[KindOf(err)].Add(1)
-		return nil, fmt.Errorf("redisstore: %w: no server for the slot: %w", spillgate.ErrUnavailable, err)
-	}
-	s.mu.RLock()
-	l := s.lanes[name]
-	s.mu.RUnlock()
-	if l != nil {
-		return l, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l = s.lanes[name]; l == nil {
-		l = &lane{store: s, name: name}
-		l.breaker.lane = l
-		l.known.Store(key)
-		s.lanes[name] = l
-	}
-	return l, nil
 }
 
 // The ends of the times that callers may give: those beyond are taken as these.

@@ -108,7 +108,7 @@ func (o *op) writer(i int) *part {
 
 // do sends o and waits for the answer.
 func (s *Store) do(w *wait, o *op) error {
-	l, err := s.laneOf(w.ctx, o)
+	l, err := s.laneOf(w, o)
 	if err != nil {
 		return err
 	}

@@ -13,14 +13,19 @@ var errOpen = fmt.Errorf("redisstore: %w: the last calls failed, and none has be
 
 // A wait bounds all the waiting of one call.
 type wait struct {
-	ctx   context.Context
-	timer *time.Timer
-	store *Store
-	late  bool
+	ctx      context.Context
+	deadline time.Time
+	timer    *time.Timer
+	store    *Store
+	late     bool
 }
 
 func (s *Store) newWait(ctx context.Context) *wait {
-	return &wait{ctx: ctx, timer: time.NewTimer(s.options.budget), store: s}
+	return s.waitUntil(ctx, time.Now().Add(s.options.budget))
+}
+
+func (s *Store) waitUntil(ctx context.Context, deadline time.Time) *wait {
+	return &wait{ctx: ctx, deadline: deadline, timer: time.NewTimer(time.Until(deadline)), store: s}
 }
 
 func (w *wait) stop() { w.timer.Stop() }
