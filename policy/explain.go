@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/spillgate/spillgate"
@@ -45,12 +46,17 @@ type Explained struct {
 // Explain decides a request on an empty store and says of each rule what it
 // did, or why it was not asked. Options are those of [Engine.Decide]. What
 // applies is what Decide says, and what does not hold is asked of the very
-// conditions that Decide asks.
+// conditions that Decide asks. A rule that spares some keys is taken to refuse
+// this one: which it spares, only the engine knows that has its counters.
 func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
-	e := NewEngine(p, spillgate.NewMemory(), Track(0))
+	e := NewEngine(p.sparing(), spillgate.NewMemory(), Track(0))
 	x := &Explanation{Rules: make([]Explained, len(p.plain))}
 	opts, x.Reserved = e.reserved(attrs, opts)
 	e.DecideInto(context.Background(), &x.Verdict, attrs, opts...)
+	for i := range x.Verdict.Len() {
+		o := x.Verdict.Outcome(i)
+		o.Rule = p.rules[o.index].Rule
+	}
 	s := p.newScratch()
 	s.begin(attrs, p.slots)
 	p.exempts(&Verdict{}, s, p.index.find(&s.request))
@@ -79,6 +85,20 @@ func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
 		x.Rules = append(x.Rules, Explained{Rule: o.Rule, Outcome: o, Matches: true, Key: string(s.appendText(nil, o.Rule.Key, &e.prints))})
 	}
 	return x
+}
+
+// sparing returns p with rules that spare all keys or none.
+func (p *Policy) sparing() *Policy {
+	out := *p
+	out.rules = slices.Clone(p.rules)
+	for i := range out.rules {
+		if r := &out.rules[i]; 0 < r.Spare && r.Spare < 100 {
+			one := *r.Rule
+			one.Spare = 0
+			r.Rule = &one
+		}
+	}
+	return &out
 }
 
 // exempting returns the name of a rule by which the request is exempt from r.

@@ -258,3 +258,20 @@ func TestSettleAt(t *testing.T) {
 	var none *Verdict
 	none.SettleAt(start)
 }
+
+// TestExplainOfARuleThatSparesSome : which keys it spares, only the engine knows
+// that has the counters, so one is explained that it does not.
+func TestExplainOfARuleThatSparesSome(t *testing.T) {
+	r := testRule(t, "some", "1/s", "client.ip")
+	r.Spare = 99
+	p, err := Compile([]Rule{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // each has other digests
+		x := p.Explain(Attrs{"client.ip": "192.0.2.1"}, Cost(Requests, 2))
+		if o := x.Rules[0].Outcome; x.Verdict.Allowed || o.Trial || o.Rule != &p.Rules()[0] || o.Rule.Spare != 99 {
+			t.Fatalf("allowed %v, trial %v, rule %+v", x.Verdict.Allowed, o.Trial, o.Rule)
+		}
+	}
+}

@@ -3,19 +3,28 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/spillgate/spillgate/policy"
 )
+
+// amount says how many units there are: 1 request, 5 requests.
+func amount(n int64, unit string) string {
+	if one, ok := strings.CutSuffix(unit, "s"); ok && n == 1 && one != "" && !strings.HasSuffix(one, "s") {
+		unit = one
+	}
+	return fmt.Sprintf("%d %s", n, unit)
+}
 
 // costs says for people what requests cost, where that differs.
 func costs(r *policy.Rule) (out []string) {
 	for i := range r.Prices {
 		p := &r.Prices[i]
-		text := fmt.Sprintf("%d %s", p.Units, unit(r))
+		text := amount(p.Units, unit(r))
 		if p.From != (policy.Attribute{}) {
 			text = fmt.Sprintf("%s %s", p.From, unit(r))
 			if p.Per > 1 {
-				text = fmt.Sprintf("1 %s per %d of %s", unit(r), p.Per, p.From)
+				text = fmt.Sprintf("%s per %d of %s", amount(1, unit(r)), p.Per, p.From)
 			}
 			text += fmt.Sprintf(", %d without it", max(1, p.Default))
 			if p.Most > 0 {
@@ -28,7 +37,7 @@ func costs(r *policy.Rule) (out []string) {
 		out = append(out, fmt.Sprintf("costs %s: %s", text, requests(p.Match)))
 	}
 	if n := len(r.Prices); n > 0 && len(r.Prices[n-1].Match) > 0 {
-		out = append(out, fmt.Sprintf("costs 1 %s: the others", unit(r)))
+		out = append(out, fmt.Sprintf("costs %s: the others", amount(1, unit(r))))
 	}
 	return out
 }

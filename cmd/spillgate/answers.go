@@ -23,15 +23,11 @@ func secrets(r *policy.Rule) (out []string) {
 	return out
 }
 
-// answerDetails returns what a rule says of how it is shown and what it
-// answers.
+// answerDetails returns what a rule says of those whom it refuses.
 func answerDetails(r *policy.Rule) (out []string) {
-	if hidden := secrets(r); len(hidden) > 0 {
-		out = append(out, "shown as a fingerprint: "+strings.Join(hidden, ", "))
-	}
 	if r.Delay != (policy.Delay{}) {
 		d := r.Delay.Filled()
-		out = append(out, fmt.Sprintf("holds requests up to %s, %d at a key", policyfile.FormatPeriod(d.Most), d.Queue))
+		out = append(out, fmt.Sprintf("holds up to %s what it would refuse, %d requests at a key", policyfile.FormatPeriod(d.Most), d.Queue))
 	}
 	if r.Backup != nil {
 		out = append(out, fmt.Sprintf("backup for %s: %s", requests(r.Backup.Match), r.Backup.Upstream))
@@ -50,7 +46,10 @@ func answerDetails(r *policy.Rule) (out []string) {
 		for _, name := range slices.Sorted(maps.Keys(a.Header)) {
 			parts = append(parts, name+": "+a.Header[name])
 		}
-		out = append(out, "answers "+strings.Join(parts, ", "))
+		out = append(out, "answers those whom it refuses: "+strings.Join(parts, ", "))
+	}
+	if r.Penalty != (policy.Penalty{}) {
+		out = append(out, penaltyText(r))
 	}
 	return out
 }

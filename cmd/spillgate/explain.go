@@ -233,7 +233,7 @@ func (x *explained) text() string {
 		if at.Outcome == nil {
 			return nil
 		}
-		return said(at)
+		return append(said(at), besides(at)...)
 	})
 	b.WriteString(reservedText(x.Reserved))
 	x.section(&b, "Does not apply", func(at *policy.Explained) []string {
@@ -332,11 +332,16 @@ func said(at *policy.Explained) []string {
 	return append(out, limit)
 }
 
-func amount(n int64, unit string) string {
-	if n == 1 {
-		unit = strings.TrimSuffix(unit, "s")
+// besides returns what else becomes of the request under a rule that applies.
+func besides(at *policy.Explained) []string {
+	if at.Outcome.Peeked {
+		return nil // it is not refused, whatever the rule says of that
 	}
-	return fmt.Sprintf("%d %s", n, unit)
+	out := effects(at.Rule)
+	if r := at.Rule; 0 < r.Spare && r.Spare < 100 {
+		out = append(out, "this key is taken for one that it may refuse; which these are, only the running engine knows")
+	}
+	return out
 }
 
 // conclusion says what is decided.
@@ -402,6 +407,20 @@ type explainedRule struct {
 	Remaining  *int64   `json:"remaining,omitempty"`
 	Kept       int64    `json:"kept,omitempty"`        // for better lanes
 	RetryAfter *float64 `json:"retry_after,omitempty"` // seconds; -1 if no wait helps
+
+	*explainedEffects
+}
+
+// explainedEffects is what else becomes of a request under a rule that applies,
+// in the words of `check --json`.
+type explainedEffects struct {
+	Failures []string       `json:"failures,omitempty"`
+	Enforce  int            `json:"enforce"`
+	Answer   *checkedAnswer `json:"answer,omitempty"`
+	checkedHeld
+	Penalty *checkedPenalty `json:"penalty,omitempty"`
+	Tell    bool            `json:"tell"`
+	OnFault string          `json:"on_fault"`
 }
 
 type explainedVerdict struct {
@@ -447,6 +466,11 @@ func (x *explained) asJSON() explainedJSON {
 		}
 		if o := at.Outcome; o != nil {
 			r.Peeked, r.Trial, r.Allowed = o.Peeked, o.Trial, &o.Decision.Allowed
+			if is := at.Rule; !o.Peeked {
+				r.explainedEffects = &explainedEffects{
+					is.Failures, 100 - is.Spare, answerJSON(is.Answer), heldJSON(is), penaltyJSON(is), is.Tell, faultWords[is.OnFault],
+				}
+			}
 			if o.Override != nil {
 				r.Override = o.Override.String()
 			}

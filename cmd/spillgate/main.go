@@ -57,9 +57,9 @@ why not and when to come back. One policy file holds the rules.
   spillgate explain limits.yaml    say which rules apply to a request, and why
   spillgate serve limits.yaml      stand in front of your service and limit
 
-Exit codes: 0 done; 1 the policy file has errors; 2 the command line is wrong or
-a file can't be read; 3 serving could not start or broke off. Those of test are its
-own: spillgate test --help.`,
+Exit codes: 0 done; 1 the policy file has errors, or a test in it failed; 2 the
+command line is wrong or a file can't be read; 3 serving could not start or broke
+off.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,

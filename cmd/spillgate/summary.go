@@ -165,18 +165,32 @@ func details(r *policy.Rule) (out []string) {
 	add(!r.Exempt && r.Group != "", "of the group %s", r.Group)
 	add(len(r.Peek) > 0, "asks only: %s", requests(r.Peek))
 	add(r.Unit == policy.Bytes, "counts the bytes of answers, and %d until they are known", max(1, r.Cost))
-	add((r.Unit != "" && r.Unit != policy.Bytes || r.Unit == "" && r.Cost > 1) && len(r.Prices) == 0, "counts %s, %d a request", unit(r), max(1, r.Cost))
+	add(unit(r) != policy.Requests && r.Unit != policy.Bytes && len(r.Prices) == 0, "counts %s, %d a request", r.Unit, max(1, r.Cost))
+	add(unit(r) == policy.Requests && r.Cost > 1 && len(r.Prices) == 0, "each costs %s", amount(r.Cost, policy.Requests))
 	out = append(append(out, costs(r)...), lanes(r)...)
-	add(len(r.Failures) > 0, "counts only requests that end in %s", strings.Join(r.Failures, ", "))
-	add(r.Spare == 100, "refuses nobody: counts and reports only")
-	add(r.Spare > 0 && r.Spare < 100, "refuses %d %% of the keys, counts and reports the others", 100-r.Spare)
 	if lacking := mayLack(r.Key); lacking != "" || r.Missing != policy.Share {
 		add(true, "without %s: %s", cmp.Or(lacking, "a part of the key"), map[policy.Missing]string{
 			policy.Share: "all such requests share one limit", policy.Skip: "the rule does not apply", policy.Refuse: "refused",
 		}[r.Missing])
 	}
+	if hidden := secrets(r); len(hidden) > 0 {
+		add(true, "shown as a fingerprint: %s", strings.Join(hidden, ", "))
+	}
+	return append(out, effects(r)...)
+}
+
+// effects returns what becomes of requests that a rule applies to, beside what
+// its limit says.
+func effects(r *policy.Rule) (out []string) {
+	add := func(when bool, format string, args ...any) {
+		if when {
+			out = append(out, fmt.Sprintf(format, args...))
+		}
+	}
+	add(len(r.Failures) > 0, "counts only requests that end in %s", strings.Join(r.Failures, ", "))
+	add(r.Spare == 100, "refuses nobody: counts and reports only")
+	add(r.Spare > 0 && r.Spare < 100, "refuses %d %% of the keys, counts and reports the others", 100-r.Spare)
 	out = append(out, answerDetails(r)...)
-	add(r.Penalty != (policy.Penalty{}), "%s", penaltyText(r))
 	add(r.Tell, "tells the program behind what is left (%s)", httplimit.RemainingHeader)
 	add(r.OnFault == policy.Open, "lets requests pass while the store can't answer")
 	add(r.OnFault == policy.Shut, "refuses as unavailable while the store can't answer")
@@ -320,9 +334,7 @@ func checkJSON(w io.Writer, path string) (*policyfile.File, error) {
 	switch {
 	case errors.As(err, &errs):
 		out.OK = false
-		for _, e := range errs {
-			out.Errors = append(out.Errors, checkedError{e.Line, e.Column, e.Msg, e.Fix})
-		}
+		out.Errors = errorsJSON(errs)
 	case err != nil:
 		return nil, err
 	default:
@@ -342,9 +354,7 @@ func checkJSON(w io.Writer, path string) (*policyfile.File, error) {
 		}
 		out.Paths = pathsJSON(f.Policy.Paths())
 		if errors.As(f.BeyondGateway(), &errs) {
-			for _, e := range errs {
-				out.BeyondGateway = append(out.BeyondGateway, checkedError{e.Line, e.Column, e.Msg, e.Fix})
-			}
+			out.BeyondGateway = errorsJSON(errs)
 		}
 		for _, w := range f.Warnings {
 			out.Warnings = append(out.Warnings, checkedWarning{w.Code, checkedError{w.Line, w.Column, w.Msg, w.Fix}})

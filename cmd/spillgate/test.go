@@ -33,8 +33,10 @@ With --update what came is written into the files, in the place of what was
 expected; requests that expect nothing get all that came. Look at the difference
 before you keep it. Comments stay.
 
-Exit codes: 0 all tests passed; 1 one failed; 2 a file has errors, can't be read,
-has no tests, or the command line is wrong.`,
+A file with errors does not keep the others from being played.
+
+Exit codes: 0 all tests passed; 1 one failed, or a file has errors; 2 the command
+line is wrong, a file can't be read, or there is no test to play.`,
 		Example: `  spillgate test limits.yaml
   spillgate test -v --run 'login' limits.yaml
   spillgate test --update limits.yaml && git diff limits.yaml
@@ -58,9 +60,10 @@ has no tests, or the command line is wrong.`,
 
 // testedFile is what `test --json` prints of a file.
 type testedFile struct {
-	File  string       `json:"file"`
-	OK    bool         `json:"ok"`
-	Tests []testedTest `json:"tests"`
+	File   string         `json:"file"`
+	OK     bool           `json:"ok"`
+	Tests  []testedTest   `json:"tests"`
+	Errors []checkedError `json:"errors,omitempty"` // of the file: nothing of it was played
 }
 
 type testedTest struct {
@@ -97,10 +100,14 @@ func test(paths []string, f testFlags, stdout, stderr io.Writer) error {
 		var errs policyfile.Errors
 		switch {
 		case errors.As(err, &errs):
-			if err := errs.Report(stderr, data); err != nil {
-				return &exitError{exitUsage, err}
+			ok = false
+			all = append(all, testedFile{File: path, Tests: []testedTest{}, Errors: errorsJSON(errs)})
+			if !f.asJSON {
+				if err := errs.Report(stderr, data); err != nil {
+					return &exitError{exitUsage, err}
+				}
 			}
-			return &exitError{exitUsage, nil}
+			continue
 		case err != nil:
 			return err
 		}
@@ -115,9 +122,7 @@ func test(paths []string, f testFlags, stdout, stderr io.Writer) error {
 			for _, s := range r.Steps {
 				one.Requests = append(one.Requests, testedStep{s.Line, s.After.Seconds(), s.Times, s.Request, s.Answer})
 			}
-			for _, e := range r.Failures {
-				one.Failures = append(one.Failures, checkedError{e.Line, e.Column, e.Msg, e.Fix})
-			}
+			one.Failures = errorsJSON(r.Failures)
 			out.OK = out.OK && one.OK
 			out.Tests = append(out.Tests, one)
 			if !f.asJSON {
@@ -134,23 +139,33 @@ func test(paths []string, f testFlags, stdout, stderr io.Writer) error {
 			return &exitError{exitUsage, err}
 		}
 	}
-	if played == 0 {
+	if played == 0 && ok {
 		if f.run != "" {
 			return &exitError{exitUsage, fmt.Errorf("--run %s: finds no test", f.run)}
 		}
 		return &exitError{exitUsage, fmt.Errorf("no tests in %s; write them under \"tests:\"", strings.Join(paths, ", "))}
 	}
 	if !f.asJSON {
-		failed := 0
+		failed, broken := 0, 0
 		for _, file := range all {
+			if file.Errors != nil {
+				broken++
+			}
 			for _, t := range file.Tests {
 				if !t.OK {
 					failed++
 				}
 			}
 		}
+		var faults []string
 		if failed > 0 {
-			fmt.Fprintf(stdout, "FAIL: %d of %s\n", failed, plural(played, "test"))
+			faults = append(faults, fmt.Sprintf("%d of %s", failed, plural(played, "test")))
+		}
+		if broken > 0 {
+			faults = append(faults, plural(broken, "file")+" with errors")
+		}
+		if len(faults) > 0 {
+			fmt.Fprintf(stdout, "FAIL: %s\n", strings.Join(faults, ", "))
 		} else {
 			fmt.Fprintf(stdout, "OK, %s\n", plural(played, "test"))
 		}
@@ -159,6 +174,13 @@ func test(paths []string, f testFlags, stdout, stderr io.Writer) error {
 		return &exitError{exitPolicy, nil}
 	}
 	return nil
+}
+
+func errorsJSON(errs policyfile.Errors) (out []checkedError) {
+	for _, e := range errs {
+		out = append(out, checkedError{e.Line, e.Column, e.Msg, e.Fix})
+	}
+	return out
 }
 
 // rewrite writes what comes of the tests of a file into it.
@@ -174,7 +196,7 @@ func rewrite(path string, chosen func(*policyfile.Test) bool, stdout, stderr io.
 		if err := errs.Report(stderr, data); err != nil {
 			return &exitError{exitUsage, err}
 		}
-		return &exitError{exitUsage, fmt.Errorf("%s was left alone", path)}
+		return &exitError{exitPolicy, fmt.Errorf("%s was left alone", path)}
 	case err != nil:
 		return &exitError{exitUsage, err}
 	case n == 0:
