@@ -2,7 +2,10 @@ package policy
 
 import (
 	"errors"
+	"io"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spillgate/spillgate/internal/usage"
 )
@@ -12,9 +15,10 @@ import (
 // [Call.Reserve] says, shows it the answer on its way, and ends it with
 // [Call.Settle]. It is not for concurrent use.
 type Call struct {
-	parts []callPart
-	head  [1]callPart
-	begun bool // the answer
+	parts    []callPart
+	head     [1]callPart
+	decoders usage.Decoders
+	begun    bool // the answer
 }
 
 // A callPart is a call in the eyes of one [Usage].
@@ -43,7 +47,7 @@ func (e *Engine) Call(attrs Attributes) *Call {
 			continue
 		}
 		if c == nil {
-			c = &Call{}
+			c = &Call{decoders: e.decoders}
 			c.parts = c.head[:0]
 		}
 		c.parts = append(c.parts, callPart{metered: m, account: e.accounts[i]})
@@ -110,7 +114,7 @@ func (c *Call) Answer(contentType, encoding string) {
 		p := &c.parts[i]
 		p.same = slices.IndexFunc(c.parts, func(o callPart) bool { return o.spec.Format == p.spec.Format })
 		if p.same == i {
-			p.scanner.Begin(p.spec.Format, contentType, encoding)
+			p.scanner.Begin(p.spec.Format, contentType, encoding, c.decoders)
 		}
 	}
 	c.begun = true
@@ -148,9 +152,9 @@ func (c *Call) Settle(v *Verdict, status int, whole bool) error {
 	return errors.Join(errs...)
 }
 
-// Reserved is what a usage reserves for a request without a body, and of which
-// nothing is known that its answers told: what its length and what it allows add
-// to that, only the request itself can say.
+// Reserved is what a usage reserves for a request by the length of its body
+// alone, and if nothing is known of earlier answers: what the body allows, only
+// the body can say.
 type Reserved struct {
 	Usage *Usage
 	Units int64
@@ -164,11 +168,31 @@ func (e *Engine) reserved(attrs Attributes, opts []Option) ([]Option, []Reserved
 		return opts, nil
 	}
 	out := make([]Reserved, len(c.parts))
-	opts = c.Reserve(slices.Clone(opts), 0, nil)
+	length, _ := attrs.AppendAttr(nil, Attribute{Kind: ContentLength})
+	size, _ := strconv.ParseInt(string(length), 10, 64) // 0 if it is not known
+	opts = c.Reserve(slices.Clone(opts), size, nil)
 	for i := range c.parts {
 		out[i] = Reserved{c.parts[i].Usage, c.parts[i].estimate.Units}
 	}
 	return opts, out
+}
+
+// Decoder says how answers of that Content-Encoding are unpacked, so that a
+// [Usage] can read them; gzip and deflate need nobody to say it. What open
+// returns reads from r within its own Read only, in the goroutine that calls it,
+// and not after its Close, which comes once for each. It bounds its own memory;
+// of what it returns 64 MiB are read.
+//
+//	policy.Decoder("br", func(r io.Reader) (io.ReadCloser, error) {
+//		return io.NopCloser(brotli.NewReader(r)), nil
+//	})
+func Decoder(encoding string, open func(r io.Reader) (io.ReadCloser, error)) EngineOption {
+	return func(o *engineOptions) {
+		if o.decoders == nil {
+			o.decoders = make(usage.Decoders)
+		}
+		o.decoders[strings.ToLower(encoding)] = open
+	}
 }
 
 // UsageTotals say what became of the calls of one [Usage] since the engine
@@ -177,7 +201,7 @@ type UsageTotals struct {
 	Told   int64 // the answer said what it used
 	Untold int64 // it said nothing, or not all: the estimate stood for the rest
 	Absurd int64 // it said what can't be: the estimate stood
-	Opaque int64 // it is not JSON, or compressed other than with gzip: the estimate stood
+	Opaque int64 // it is not JSON, or encoded in a way that nobody can read: the estimate stood
 	Cut    int64 // it broke off: the estimate stood for what was not told
 	Free   int64 // it was an error, and cost nothing
 	// Over are the units above the estimates: what callers may have used

@@ -39,6 +39,7 @@ type Engine struct {
 	lines  lines // of those who are held
 
 	accounts []*usage.Account // one a usage
+	decoders usage.Decoders
 
 	scratch sync.Pool // of *scratch
 }
@@ -52,6 +53,7 @@ type engineOptions struct {
 	track int
 
 	fingerprint []byte
+	decoders    usage.Decoders
 }
 
 // Seeded keys the digests of callers with seed, which all engines that share a
@@ -111,7 +113,7 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 	e := &Engine{policy: p, store: s, seed: o.seed, local: spillgate.NewMemory()}
 	e.lines.ended = make(chan struct{})
 	e.prints.init(p, o.fingerprint)
-	e.accounts = accountsOf(p)
+	e.accounts, e.decoders = accountsOf(p), o.decoders
 	for i := range p.rules {
 		r := &p.rules[i]
 		space, _ := spillgate.NewSpace(r.Name, r.space()) // checked by Compile

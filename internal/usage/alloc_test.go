@@ -16,7 +16,7 @@ func TestAllocScanner(t *testing.T) {
 		"long":  megabyte(),
 	} {
 		var s Scanner
-		s.Begin(OpenAI, "text/event-stream", "")
+		s.Begin(OpenAI, "text/event-stream", "", nil)
 		if n := testing.AllocsPerRun(3, func() { inPieces(&s, body, 777) }); n > 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}

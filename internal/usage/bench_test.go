@@ -20,7 +20,7 @@ func BenchmarkScanner(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
 				var s Scanner
-				s.Begin(OpenAI, "text/event-stream", "")
+				s.Begin(OpenAI, "text/event-stream", "", nil)
 				inPieces(&s, text, size)
 				s.End()
 			}

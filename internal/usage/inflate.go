@@ -2,6 +2,8 @@ package usage
 
 import (
 	"compress/gzip"
+	"compress/zlib"
+	"errors"
 	"io"
 	"iter"
 	"sync"
@@ -11,17 +13,52 @@ import (
 // that unpacks to far more than was sent costs no more than that.
 const maxInflated = 64 << 20
 
-var inflaters = sync.Pool{New: func() any { return &unpacker{text: make([]byte, 4096)} }}
+// A Decoder opens what is encoded in one way. What it returns reads from r
+// within its own Read only, in the goroutine that calls it, and never after
+// Close.
+type Decoder func(r io.Reader) (io.ReadCloser, error)
 
-// An unpacker is the memory of one inflater, reused: a window and two tables.
-type unpacker struct {
-	gzip.Reader
-	text []byte
+// Decoders are those by the name of their Content-Encoding.
+type Decoders map[string]Decoder
+
+// standard are those that the standard library has.
+var standard = Decoders{"gzip": ungzip, "x-gzip": ungzip, "deflate": zlib.NewReader}
+
+// of returns the decoder of that name, nil if there is none.
+func (d Decoders) of(name string) Decoder {
+	if open := d[name]; open != nil {
+		return open
+	}
+	return standard[name]
 }
 
-// An inflater unpacks gzip that comes in pieces. The package gzip wants to
-// pull; so it runs as a coroutine, which goes on whenever a piece has come, and
-// stops when it wants another.
+// gzips are the memory of readers, reused: each has a window and two tables.
+var gzips = sync.Pool{New: func() any { return &ungzipped{} }}
+
+type ungzipped struct{ gzip.Reader }
+
+// ungzip is the decoder of gzip.
+func ungzip(r io.Reader) (io.ReadCloser, error) {
+	z := gzips.Get().(*ungzipped)
+	if err := z.Reset(r); err != nil {
+		gzips.Put(z)
+		return nil, err
+	}
+	return z, nil
+}
+
+// Close gives z back.
+func (z *ungzipped) Close() error {
+	gzips.Put(z)
+	return nil
+}
+
+// texts are the pieces in which what was unpacked is read.
+var texts = sync.Pool{New: func() any { return new([4096]byte) }}
+
+// An inflater unpacks what comes in pieces. Decoders want to pull; so one runs
+// as a coroutine, which goes on whenever a piece has come, and stops when it
+// wants another.
 type inflater struct {
 	next   func() (struct{}, bool)
 	stop   func()
@@ -33,23 +70,45 @@ type inflater struct {
 
 // inflate makes an inflater whose text goes to sink, up to about so many bytes.
 // It must be ended.
-func inflate(sink func([]byte), most int) *inflater {
+func inflate(open Decoder, sink func([]byte), most int) *inflater {
 	f := &inflater{}
 	f.next, f.stop = iter.Pull(func(yield func(struct{}) bool) {
 		f.yield = yield
-		u := inflaters.Get().(*unpacker)
-		defer inflaters.Put(u)
-		err := u.Reset(f)
-		for n, left := 0, most; err == nil; {
-			n, err = u.Read(u.text)
-			sink(u.text[:n])
-			if left -= n; left < 0 {
-				err = gzip.ErrChecksum
-			}
-		}
-		f.broken = err != io.EOF && !f.ended
+		err := f.run(open, sink, most)
+		f.broken = err != nil && !f.ended
 	})
 	return f
+}
+
+var errTooLong = errors.New("it unpacks to too much")
+
+// run unpacks to the end. A decoder that panics on what an upstream sends has
+// not read it; the answer itself is none of its business, and goes on.
+func (f *inflater) run(open Decoder, sink func([]byte), most int) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = errors.New("the decoder panicked")
+		}
+	}()
+	z, err := open(f)
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	text := texts.Get().(*[4096]byte)
+	defer texts.Put(text)
+	for left := most; left >= 0; {
+		n, err := z.Read(text[:])
+		sink(text[:n])
+		left -= n
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errTooLong
 }
 
 func (f *inflater) write(p []byte) {
@@ -65,7 +124,7 @@ func (f *inflater) end() bool {
 	return !f.broken
 }
 
-// Read gives gzip what has come, and waits for more.
+// Read gives the decoder what has come, and waits for more.
 func (f *inflater) Read(p []byte) (int, error) {
 	for len(f.piece) == 0 {
 		if f.ended || !f.yield(struct{}{}) {

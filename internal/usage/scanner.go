@@ -23,19 +23,17 @@ const (
 )
 
 // Begin makes s ready for an answer of that type and encoding, as its header
-// names them. What is neither JSON nor a stream of events, and what is encoded
-// in another way than gzip, tells nothing.
-func (s *Scanner) Begin(f *Format, contentType, encoding string) {
+// names them, which more unpacks beside what the standard library can. What is
+// neither JSON nor a stream of events, and what nobody can unpack, tells nothing.
+func (s *Scanner) Begin(f *Format, contentType, encoding string, more Decoders) {
 	s.End()
 	*s = Scanner{events: events{walker: walker{format: f}}, mode: modeOf(contentType)}
-	switch strings.ToLower(strings.TrimSpace(encoding)) {
-	case "", "identity":
-	case "gzip", "x-gzip":
-		if s.mode != nothing {
-			s.coded = inflate(s.scan, maxInflated)
+	if name := strings.ToLower(strings.TrimSpace(encoding)); s.mode != nothing && name != "" && name != "identity" {
+		if open := more.of(name); open != nil {
+			s.coded = inflate(open, s.scan, maxInflated)
+		} else {
+			s.mode = nothing
 		}
-	default:
-		s.mode = nothing
 	}
 	s.opaque = s.mode == nothing
 }

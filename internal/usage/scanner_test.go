@@ -14,7 +14,7 @@ import (
 // scan reads a body in the pieces that it comes in.
 func scan(f *Format, kind, encoding string, pieces ...[]byte) Counts {
 	var s Scanner
-	s.Begin(f, kind, encoding)
+	s.Begin(f, kind, encoding, nil)
 	for _, p := range pieces {
 		s.Write(p)
 	}
@@ -112,7 +112,7 @@ func TestPackedAnswersThatUnpackToTooMuch(t *testing.T) {
 	text := `{"usage":{"prompt_tokens":5,"completion_tokens":6},"x":"` + strings.Repeat("0", 1<<18) + `"}`
 	for most, whole := range map[int]bool{1 << 17: false, 1 << 19: true} {
 		s := Scanner{events: events{walker: walker{format: OpenAI}}, mode: document}
-		s.coded = inflate(s.scan, most)
+		s.coded = inflate(ungzip, s.scan, most)
 		s.Write(pack(t, text))
 		if got := s.End(); got.Input != 5 || got.Final != whole || got.Opaque == whole {
 			t.Errorf("up to %d: %+v", most, got)
@@ -140,7 +140,7 @@ func TestEventOfAMegabyte(t *testing.T) {
 	body := megabyte()
 	for _, size := range []int{10, 4096, len(body)} {
 		var s Scanner
-		s.Begin(OpenAI, "text/event-stream", "")
+		s.Begin(OpenAI, "text/event-stream", "", nil)
 		inPieces(&s, body, size)
 		if got := s.End(); got != megabyteTells {
 			t.Errorf("in pieces of %d: %+v", size, got)
