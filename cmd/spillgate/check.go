@@ -149,6 +149,15 @@ func onePolicy(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%s wants one policy file, got %d: %s", cmd.Name(), len(args), cmd.UseLine())
 	}
+	return filled(cmd, args)
+}
+
+// filled wants arguments that name something: an empty one is a variable of a
+// shell that was not set.
+func filled(cmd *cobra.Command, args []string) error {
+	if slices.Contains(args, "") {
+		return fmt.Errorf("%s: the name of a policy file is empty: %s", cmd.Name(), cmd.UseLine())
+	}
 	return nil
 }
 

@@ -118,8 +118,14 @@ func (f *explainFlags) request() (r *http.Request, raw string, err error) {
 	if !strings.HasPrefix(f.path, "/") {
 		return nil, "", fmt.Errorf("--path %q: a path begins with /, such as /login", f.path)
 	}
+	if f.method == "" || strings.ContainsFunc(f.method, notInWord) {
+		return nil, "", fmt.Errorf("--method %q: want a method such as GET", f.method)
+	}
+	if strings.ContainsFunc(f.host, notInWord) {
+		return nil, "", fmt.Errorf("--host %q: want a host such as shop.example", f.host)
+	}
 	u, err := url.ParseRequestURI("http://host" + f.path)
-	if err != nil {
+	if err != nil || strings.ContainsFunc(f.path, notInWord) {
 		return nil, "", fmt.Errorf("--path %q: no path that a server would read; encode what is special, such as a blank as %%20", f.path)
 	}
 	u.Scheme, u.Host = "", ""
@@ -129,8 +135,16 @@ func (f *explainFlags) request() (r *http.Request, raw string, err error) {
 		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t\r\n") {
 			return nil, "", fmt.Errorf("--header %q: want 'Name: value'", h)
 		}
-		if value = strings.TrimSpace(value); strings.EqualFold(name, "Host") {
+		switch value = strings.TrimSpace(value); http.CanonicalHeaderKey(name) {
+		case "Host":
 			r.Host = value
+			continue
+		case "Content-Length":
+			if r.ContentLength, err = strconv.ParseInt(value, 10, 64); err != nil || r.ContentLength < 0 {
+				return nil, "", fmt.Errorf("--header %q: want how many bytes the body has", h)
+			}
+		case "Transfer-Encoding": // a body whose length is not known before
+			r.ContentLength = -1
 			continue
 		}
 		r.Header.Add(name, value)
@@ -138,6 +152,9 @@ func (f *explainFlags) request() (r *http.Request, raw string, err error) {
 	raw, _, _ = strings.Cut(f.path, "?")
 	return r, raw, nil
 }
+
+// notInWord reports whether c can't stand in a word of a request's first line.
+func notInWord(c rune) bool { return c <= ' ' || c == 0x7f }
 
 // program says what a program would.
 func (f *explainFlags) program() ([]httplimit.Option, error) {
@@ -235,7 +252,7 @@ func (x *explained) text() string {
 		}
 		return append(said(at), besides(at)...)
 	})
-	b.WriteString(reservedText(x.Reserved))
+	b.WriteString(reservedText(x.Reserved, x.request.ContentLength))
 	x.section(&b, "Does not apply", func(at *policy.Explained) []string {
 		if at.Why == "" {
 			return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/cmd/spillgate/internal/demo"
 	"github.com/spillgate/spillgate/cmd/spillgate/internal/gateway"
+	"github.com/spillgate/spillgate/cmd/spillgate/internal/unpack"
 	"github.com/spillgate/spillgate/httplimit"
 	"github.com/spillgate/spillgate/policy"
 	"github.com/spillgate/spillgate/policyfile"
@@ -77,6 +78,11 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 	if f.drain < 0 {
 		return &exitError{exitUsage, fmt.Errorf("--drain %s: must not be negative", f.drain)}
 	}
+	if f.listen != "" {
+		if _, _, err := net.SplitHostPort(f.listen); err != nil {
+			return &exitError{exitUsage, fmt.Errorf("--listen %q: want an address and a port, such as 127.0.0.1:8080 or :8080", f.listen)}
+		}
+	}
 	file, _, err := load(path, true, stderr)
 	if err != nil {
 		return err
@@ -117,7 +123,7 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 	memory := spillgate.NewMemory()
 	defer memory.Close()
 	var store spillgate.Store = memory
-	engine := []policy.EngineOption{policy.FingerprintKey(fingerprints)}
+	engine := append(unpack.Options(), policy.FingerprintKey(fingerprints))
 	if server.Store.Shared() {
 		if server.State != "" {
 			return &exitError{exitUsage, errors.New("--state: what is counted is kept in the store that the policy file names, so there is none to keep here")}

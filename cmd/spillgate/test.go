@@ -45,7 +45,7 @@ line is wrong, a file can't be read, or there is no test to play.`,
 			if len(args) == 0 {
 				return fmt.Errorf("test wants policy files, got none: %s", cmd.UseLine())
 			}
-			return nil
+			return filled(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return test(args, f, cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -85,14 +85,21 @@ func usageJSON(p *policy.Policy) (out []checkedUsage) {
 }
 
 // reservedText says for people by which usages a request is paid for.
-func reservedText(all []policy.Reserved) string {
+func reservedText(all []policy.Reserved, length int64) string {
+	body := "without a body"
+	if length != 0 {
+		body = "with a body of unknown length"
+	}
+	if length > 0 {
+		body = fmt.Sprintf("with a body of %d bytes", length)
+	}
 	var b strings.Builder
 	for i, r := range all {
 		if i == 0 {
 			b.WriteString("\nPaid for by usage:\n")
 		}
 		fmt.Fprintf(&b, "  %s (%s)\n", cmp.Or(r.Usage.Unit, policy.Tokens), r.Usage.Source)
-		fmt.Fprintf(&b, "    reserves %d, and more by the length of the request's body and what it allows; the answer says what was used\n", r.Units)
+		fmt.Fprintf(&b, "    reserves %d for a request %s; what it asks for may change that, and the answer says what was used\n", r.Units, body)
 	}
 	return b.String()
 }
@@ -100,7 +107,7 @@ func reservedText(all []policy.Reserved) string {
 type reservedJSON struct {
 	Source   string `json:"source"`
 	Unit     string `json:"unit"`
-	Reserved int64  `json:"reserved"` // for a request without a body
+	Reserved int64  `json:"reserved"` // by the length of its body alone
 }
 
 func reservedOf(all []policy.Reserved) (out []reservedJSON) {
