@@ -77,6 +77,8 @@ type Server struct {
 	FingerprintKeyFile string
 	// Connections limits the connections of each peer.
 	Connections Connections
+	// TLS is the certificate by which HTTPS is spoken.
+	TLS TLS
 }
 
 // DefaultListen is where the gateway listens if the file does not say.

@@ -17,7 +17,7 @@ func TestServeSaysThatNobodyIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		announce(&out, "limits.yaml", file, &net.TCPAddr{Port: 80}, "http://up.example", false)
+		announce(&out, "limits.yaml", file, &net.TCPAddr{Port: 80}, &file.Server, false)
 		if got := strings.Contains(out.String(), "ENFORCE IS OFF: nobody is refused"); got != (first == "enforce: off\n") {
 			t.Errorf("%q is announced by %q", first, &out)
 		}

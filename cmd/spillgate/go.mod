@@ -13,6 +13,7 @@ require (
 	github.com/spillgate/spillgate/policyfile v0.0.0
 	github.com/spillgate/spillgate/redisstore v0.0.0
 	go.uber.org/goleak v1.3.0
+	golang.org/x/net v0.60.0
 )
 
 require (
@@ -22,5 +23,6 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v4 v4.0.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
-	golang.org/x/tools v0.26.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+	golang.org/x/tools v0.49.0 // indirect
 )

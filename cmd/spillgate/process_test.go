@@ -70,8 +70,8 @@ func start(t *testing.T, policy string, args ...string) *process {
 	}
 	go func() { defer close(p.exited); _ = p.cmd.Wait() }()
 	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.exited })
-	line := p.out.await(t, p.exited, "spillgate limits http://")
-	p.url, _, _ = strings.Cut(line[strings.Index(line, "http://"):], " ")
+	line := p.out.await(t, p.exited, "spillgate limits http")
+	p.url, _, _ = strings.Cut(line[strings.Index(line, "http"):], " ")
 	return p
 }
 

@@ -120,6 +120,11 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
+	encrypted, unwatch, err := certificates(ctx, server.TLS, logger)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	defer unwatch()
 	memory := spillgate.NewMemory()
 	defer memory.Close()
 	var store spillgate.Store = memory
@@ -146,6 +151,7 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 		Engine:   eng,
 		Upstream: upstream,
 		Client:   server.Client,
+		TLS:      encrypted,
 		Headers:  headers[server.Headers],
 		Answers:  answers(&server),
 		Logger:   logger,
@@ -170,7 +176,7 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 		}
 	}
 	defer watchLists(ctx, file, path, eng, logger)()
-	announce(stdout, path, file, ln.Addr(), server.Upstream, f.demo)
+	announce(stdout, path, file, ln.Addr(), &server, f.demo)
 	defer context.AfterFunc(ctx, func() {
 		logger.Info("stopping: requests under way may finish; a second signal cuts them", "drain", f.drain)
 	})()
@@ -213,9 +219,13 @@ func startDemo() (address string, stop func(), err error) {
 	return ln.Addr().String(), func() { srv.Close(); <-ended }, nil
 }
 
-func announce(w io.Writer, path string, file *policyfile.File, listen net.Addr, upstream string, demo bool) {
-	fmt.Fprintf(w, "spillgate limits http://%s in front of %s by %s (%s)\n",
-		listen, upstream, path, plural(len(file.Policy.Rules()), "rule"))
+func announce(w io.Writer, path string, file *policyfile.File, listen net.Addr, server *policyfile.Server, demo bool) {
+	url, curl := fmt.Sprintf("http://%s", listen), "curl -i"
+	if server.TLS != (policyfile.TLS{}) {
+		url, curl = fmt.Sprintf("https://%s", listen), "curl -k -i"
+	}
+	fmt.Fprintf(w, "spillgate limits %s in front of %s by %s (%s)\n",
+		url, server.Upstream, path, plural(len(file.Policy.Rules()), "rule"))
 	if !file.Policy.Enforced() {
 		fmt.Fprintln(w, enforceOff)
 	}
@@ -225,10 +235,10 @@ func announce(w io.Writer, path string, file *policyfile.File, listen net.Addr, 
 	fmt.Fprintf(w, `
 Try, in another terminal:
 
-  curl -i http://%[1]s/                   # passes; see the RateLimit fields
-  curl -i -X POST http://%[1]s/report     # passes: one report a minute
-  curl -i -X POST http://%[1]s/report     # refused, and told when to come back
+  %[1]s %[2]s/                   # passes; see the RateLimit fields
+  %[1]s -X POST %[2]s/report     # passes: one report a minute
+  %[1]s -X POST %[2]s/report     # refused, and told when to come back
 
 Ctrl-C stops.
-`, listen)
+`, curl, url)
 }

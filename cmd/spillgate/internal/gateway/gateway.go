@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -28,6 +29,9 @@ type Config struct {
 	// Client finds the client's address; nil trusts nobody and takes the
 	// peer's.
 	Client *clientip.Resolver
+	// TLS is how connections are encrypted: then HTTP/2 is spoken, too. It must
+	// have a certificate. Nil is plain HTTP/1.1.
+	TLS *tls.Config
 	// Headers says which answers carry RateLimit fields.
 	Headers httplimit.HeaderMode
 	// Answers says more of what clients are told.
@@ -75,6 +79,7 @@ type Gateway struct {
 	buffers   *buffers
 	transport *http.Transport
 	client    *clientip.Resolver
+	tls       *tls.Config
 	timeouts  Timeouts
 	logger    *slog.Logger
 	faults    sampler
@@ -109,7 +114,7 @@ func New(c Config) (*Gateway, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	g := &Gateway{engine: c.Engine, client: c.Client, timeouts: c.Timeouts.filled(), logger: c.Logger}
+	g := &Gateway{engine: c.Engine, client: c.Client, tls: c.TLS, timeouts: c.Timeouts.filled(), logger: c.Logger}
 	g.transport = &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: g.timeouts.Dial}).DialContext,
 		TLSHandshakeTimeout: g.timeouts.Dial,
@@ -150,6 +155,11 @@ func New(c Config) (*Gateway, error) {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.underway.add(1)
 	defer g.underway.add(-1)
+	if r.ProtoMajor != 1 {
+		s := g.stream(w)
+		defer s.begin() // what is left to be written has a last deadline
+		w = s
+	}
 	g.handler.ServeHTTP(w, r)
 }
 

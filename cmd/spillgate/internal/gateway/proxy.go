@@ -31,9 +31,12 @@ func (g *Gateway) passTo(t *target, w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		refuse(w, r, http.StatusNotImplemented, "this gateway is no tunnel")
 		return
-	case r.ProtoMajor != 1: // the preface of HTTP/2, which net/http passes on
+	case r.Method == "PRI": // the preface of HTTP/2, where it is not spoken
 		w.Header().Set("Connection", "close")
-		refuse(w, r, http.StatusHTTPVersionNotSupported, "this gateway speaks HTTP/1.1")
+		refuse(w, r, http.StatusHTTPVersionNotSupported, "this gateway speaks HTTP/2 over TLS only, to those who ask for it there")
+		return
+	case r.ProtoMajor != 1 && malformed(r) != "":
+		refuse(w, r, http.StatusBadRequest, malformed(r))
 		return
 	case r.URL.Opaque != "":
 		// "x:http://host/login" would be sent as it is, and the upstream might

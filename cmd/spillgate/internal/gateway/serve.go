@@ -31,7 +31,13 @@ func (g *Gateway) Serve(ctx context.Context, ln net.Listener, drain time.Duratio
 	defer g.Close()
 	srv.RegisterOnShutdown(g.engine.Close)
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(listener{ln, g.timeouts.Stall}) }()
+	ln = listener{ln, g.timeouts.Stall}
+	serve := func() error { return srv.Serve(ln) }
+	if g.tls != nil {
+		srv.TLSConfig = g.tls.Clone()
+		serve = func() error { return srv.ServeTLS(ln, "", "") }
+	}
+	go func() { ended <- serve() }()
 	select {
 	case err := <-ended:
 		srv.Close()
