@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"strconv"
 
 	"github.com/spillgate/spillgate/clientip"
 	"github.com/spillgate/spillgate/policy"
@@ -17,12 +18,13 @@ type attributes struct {
 	*options
 	ctx      context.Context
 	method   string // full
+	msg      any    // nil if there is none yet
 	client   netip.Addr
 	resolved bool
 }
 
-func (a *attributes) begin(o *options, ctx context.Context, method string) {
-	a.options, a.ctx, a.method, a.client, a.resolved = o, ctx, method, netip.Addr{}, false
+func (a *attributes) begin(o *options, ctx context.Context, method string, msg any) {
+	a.options, a.ctx, a.method, a.msg, a.client, a.resolved = o, ctx, method, msg, netip.Addr{}, false
 }
 
 // ClientAddr implements [policy.Addressed].
@@ -89,6 +91,12 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 	case policy.TLSClient:
 		name := certified(a.ctx)
 		return append(dst, name...), name != ""
+	case policy.ContentLength:
+		n, ok := size(a.msg)
+		if !ok {
+			return dst, false
+		}
+		return strconv.AppendInt(dst, n, 10), true
 	case policy.Claim:
 		if a.claim == nil {
 			return dst, false

@@ -14,12 +14,22 @@ type sent struct {
 }
 
 func (s *sent) add(msg any) {
-	m, ok := msg.(proto.Message)
-	if !ok { // of another codec
+	n, ok := size(msg)
+	if !ok {
 		s.unknown.Store(true)
 		return
 	}
-	s.bytes.Add(int64(proto.Size(m)))
+	s.bytes.Add(n)
+}
+
+// size returns how many bytes a message has, before it is compressed. Of a codec
+// that knows no proto.Message, it can't be told.
+func size(msg any) (n int64, ok bool) {
+	m, ok := msg.(proto.Message)
+	if !ok {
+		return 0, false
+	}
+	return int64(proto.Size(m)), true
 }
 
 // measured settles what the rules that count bytes charged a call whose answer

@@ -16,9 +16,13 @@
 //	header.NAME   the metadata of that name, several values joined by ", "
 //	user, …       what the program says: [User], [Tenant], [Device], [Attr], [Claim]
 //
+//	content-length  how large the message is, before it is compressed
+//
 // Metadata is what the client claims, as header fields are in HTTP. There are
-// no cookies and queries, and no content-length: [Cost] says what a message
-// costs.
+// no cookies and queries. The message is the request of a call with one; of a
+// stream it is, with [Messages], each one that is received, while opening it
+// has none. One of a codec that knows no proto.Message has no content-length.
+// [Cost] says what else a message costs.
 //
 // # Answers
 //
@@ -27,8 +31,8 @@
 //     helps; and a QuotaFailure with one violation for each rule that refuses.
 //   - A rule that denies by itself: PERMISSION_DENIED. So it is with an override
 //     that denies, with a RetryInfo if that ends.
-//   - A penalty blocks the caller: RESOURCE_EXHAUSTED with a RetryInfo and without
-//     a QuotaFailure.
+//   - A penalty blocks the caller: RESOURCE_EXHAUSTED with the same details; the
+//     wait is until the block ends.
 //   - The store can't answer, and a rule says closed: UNAVAILABLE with a
 //     RetryInfo of a second, and without a QuotaFailure. A fault is never told as
 //     a denial.

@@ -12,20 +12,15 @@ import (
 	"github.com/spillgate/spillgate/policy"
 )
 
-// blocked returns the status of a call whose caller is blocked, by a penalty
-// or by an override; nil if it is not.
-func blocked(o *policy.Outcome, wait time.Duration) *status.Status {
-	if o.Decision.Reason != spillgate.Blocked {
-		return nil
+// flat returns the status of a call that a rule refuses by itself, or an override.
+func flat(o *policy.Outcome, wait time.Duration) *status.Status {
+	switch {
+	case o.Decision.Reason != spillgate.Blocked:
+		return status.Newf(codes.PermissionDenied, "rule %q does not admit this call; waiting does not help", o.Rule.Name)
+	case wait == spillgate.Never:
+		return status.Newf(codes.PermissionDenied, "this caller is blocked (rule %q); waiting does not help", o.Rule.Name)
 	}
-	code := codes.ResourceExhausted
-	if o.Flat() {
-		code = codes.PermissionDenied
-	}
-	if wait == spillgate.Never {
-		return status.Newf(code, "this caller is blocked (rule %q); waiting does not help", o.Rule.Name)
-	}
-	return with(status.Newf(code, "this caller is blocked (rule %q); retry after %s", o.Rule.Name, wait),
+	return with(status.Newf(codes.PermissionDenied, "this caller is blocked (rule %q); retry after %s", o.Rule.Name, wait),
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 }
 

@@ -2,6 +2,7 @@ package grpclimit_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,7 +75,8 @@ func TestStatusesUnderOverrides(t *testing.T) {
 	}
 }
 
-// Whom a penalty blocks is told the end of the block, and that end is true.
+// Whom a penalty blocks is told the rule and the end of the block, and that end is
+// true.
 func TestStatusUnderAPenalty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serve(t, &service{}, limited(engineOf(t, policy.Rule{Name: "a", Key: key(t, "user"), Limit: limit(t, "1/m burst 1"),
@@ -86,8 +88,20 @@ func TestStatusUnderAPenalty(t *testing.T) {
 		}{{codes.OK, 0, false}, {codes.ResourceExhausted, time.Minute, false}, {codes.ResourceExhausted, time.Hour, true}, {codes.ResourceExhausted, time.Hour, true}} {
 			got := call(t.Context(), c)
 			retry, quota := details(got)
-			if got.Code() != want.code || retry.GetRetryDelay().AsDuration() != want.retry || strings.Contains(got.Message(), "is blocked") != want.blocked || want.blocked && quota != nil {
-				t.Errorf("call %d: %v, retry %v, quota %v", i, got, retry, quota)
+			if got.Code() != want.code || retry.GetRetryDelay().AsDuration() != want.retry || strings.Contains(got.Message(), "is blocked") != want.blocked {
+				t.Errorf("call %d: %v, retry %v", i, got, retry)
+			}
+			violations := quota.GetViolations()
+			if want.code == codes.OK && violations == nil {
+				continue
+			}
+			described := fmt.Sprintf("1/min burst 1: used up; retry after %s", want.retry)
+			if want.blocked {
+				described = fmt.Sprintf("1/min burst 1: blocked, for it was refused too often; retry after %s", want.retry)
+			}
+			if len(violations) != 1 || violations[0].QuotaId != "a" || violations[0].Subject != "user" || violations[0].Description != described ||
+				violations[0].QuotaMetric != "requests" || violations[0].QuotaValue != 1 || violations[0].ApiService != "grpc.testing.TestService" {
+				t.Errorf("call %d: %v, want %q", i, violations, described)
 			}
 		}
 		time.Sleep(time.Hour - 1)

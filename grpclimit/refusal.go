@@ -25,14 +25,14 @@ func (s *server) refusal(a *attributes, v *policy.Verdict) *status.Status {
 	if o == nil {
 		return undecided(a, v.Err())
 	}
-	if s := blocked(o, v.RetryAfter()); s != nil {
-		return s
-	}
-	if o.Flat() {
-		return status.Newf(codes.PermissionDenied, "rule %q does not admit this call; waiting does not help", o.Rule.Name)
-	}
 	wait := v.RetryAfter()
+	if o.Flat() {
+		return flat(o, wait)
+	}
 	says := fmt.Sprintf("the quota of rule %q is used up", o.Rule.Name)
+	if o.Decision.Reason == spillgate.Blocked {
+		says = fmt.Sprintf("this caller is blocked (rule %q)", o.Rule.Name)
+	}
 	switch {
 	case o.Decision.Reason == spillgate.NeverFits:
 		says = fmt.Sprintf("this call costs more than the quota of rule %q ever holds; ask for less at once", o.Rule.Name)
@@ -93,6 +93,8 @@ func describe(o *policy.Outcome) string {
 	switch d := &o.Decision; {
 	case o.Flat():
 		return "denied"
+	case d.Reason == spillgate.Blocked:
+		return fmt.Sprintf("%s: blocked, for it was refused too often; retry after %s", o.Limit(), d.RetryAfter)
 	case d.Reason == spillgate.NeverFits:
 		return fmt.Sprintf("%s: costs more than ever fits at once (%d)", o.Limit(), d.Limit)
 	case d.RetryAfter == spillgate.Never:

@@ -56,7 +56,7 @@ type call struct {
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) free() {
-	c.options, c.ctx, c.method = nil, nil, ""
+	c.options, c.ctx, c.method, c.msg = nil, nil, "", nil
 	calls.Put(c)
 }
 
@@ -86,7 +86,7 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 func (s *server) admit(ctx context.Context, method string, msg any, opens bool, announce func(metadata.MD) error) (*policy.Carrier, error) {
 	c := calls.Get().(*call)
 	defer c.free()
-	c.begin(&s.options, ctx, method)
+	c.begin(&s.options, ctx, method, msg)
 	c.opts = c.opts[:0]
 	if opens && s.messages.unit != "" {
 		c.opts = append(c.opts, policy.Cost(s.messages.unit, 0)) // its messages pay

@@ -75,7 +75,7 @@ func (s *stream) charge(m any) error {
 		srv = s.server
 		a   attributes
 	)
-	a.begin(&srv.options, ctx, s.method)
+	a.begin(&srv.options, ctx, s.method, m)
 	opts := srv.appendCosts([]policy.Option{policy.Only(srv.messages.unit)}, ctx, m)
 	trying := opts // a message that is held is refused by nobody
 	if srv.messages.most > 0 {
