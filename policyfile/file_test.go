@@ -93,9 +93,13 @@ rules:
 		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, OnFault: policy.Open, Source: "limits.yaml:33",
 		Key: []policy.Part{{Attributes: []policy.Attribute{attribute(t, "client.ip")}}},
 	}}
+	wanted, err := policy.Compile(want) // which a rule's parts know of
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, got := range f.Policy.Rules() {
-		if !reflect.DeepEqual(got, want[i]) {
-			t.Errorf("rule %d is\n%+v\nwant\n%+v", i, got, want[i])
+		if want := wanted.Rules()[i]; !reflect.DeepEqual(got, want) {
+			t.Errorf("rule %d is\n%+v\nwant\n%+v", i, got, want)
 		}
 	}
 	s := f.Server
