@@ -196,7 +196,8 @@ func Decoder(encoding string, open func(r io.Reader) (io.ReadCloser, error)) Eng
 }
 
 // UsageTotals say what became of the calls of one [Usage] since the engine
-// was made. All but Over and Back are numbers of calls.
+// was made: numbers of calls that have ended, by how, and what they cost. A call
+// that was refused is none.
 type UsageTotals struct {
 	Told   int64 // the answer said what it used
 	Untold int64 // it said nothing, or not all: the estimate stood for the rest
@@ -204,11 +205,14 @@ type UsageTotals struct {
 	Opaque int64 // it is not JSON, or encoded in a way that nobody can read: the estimate stood
 	Cut    int64 // it broke off: the estimate stood for what was not told
 	Free   int64 // it was an error, and cost nothing
-	// Over are the units above the estimates: what callers may have used
-	// beyond their limits at most. Back are the units below them, which were
-	// given back.
-	Over, Back int64
+	// Reserved are the units that were charged before the calls. Over are those
+	// above these estimates: what callers may have used beyond their limits at
+	// most. Back are those below them, which were given back.
+	Reserved, Over, Back int64
 }
+
+// Settled returns the units that the calls cost in the end.
+func (t UsageTotals) Settled() int64 { return t.Reserved + t.Over - t.Back }
 
 // UsageTotals returns what became of the calls, by the policy's usages in
 // order.

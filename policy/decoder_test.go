@@ -26,8 +26,8 @@ func TestDecoder(t *testing.T) {
 		left int64
 		want UsageTotals
 	}{
-		{nil, 9000, UsageTotals{Opaque: 1}},
-		{[]EngineOption{own}, 10_000 - 308, UsageTotals{Told: 1, Back: 692}},
+		{nil, 9000, UsageTotals{Opaque: 1, Reserved: 1000}},
+		{[]EngineOption{own}, 10_000 - 308, UsageTotals{Told: 1, Reserved: 1000, Back: 692}},
 	} {
 		e := NewEngine(p, spillgate.NewMemory(), c.opts...)
 		call, v := reserve(e, Attrs{}, "")

@@ -120,7 +120,7 @@ func TestCallsReserveAndSettle(t *testing.T) {
 			t.Errorf("settled: %s has %d left, want %d", rule, got, want)
 		}
 	}
-	if got, want := e.UsageTotals(), []UsageTotals{{Told: 1, Back: 701}, {Told: 1, Over: 200}, {}}; fmt.Sprint(got) != fmt.Sprint(want) {
+	if got, want := e.UsageTotals(), []UsageTotals{{Told: 1, Reserved: 1009, Back: 701}, {Told: 1, Reserved: 100, Over: 200}, {}}; fmt.Sprint(got) != fmt.Sprint(want) || got[0].Settled() != 308 || got[1].Settled() != 300 {
 		t.Errorf("totals %+v, want %+v", got, want)
 	}
 
@@ -132,7 +132,7 @@ func TestCallsReserveAndSettle(t *testing.T) {
 	if err := c.Settle(&v, 0, false); err != nil { // no answer: the estimate stands
 		t.Error(err)
 	}
-	if got := e.UsageTotals()[2]; got != (UsageTotals{Cut: 1}) {
+	if got := e.UsageTotals()[2]; got != (UsageTotals{Cut: 1, Reserved: 9000}) {
 		t.Errorf("totals %+v", got)
 	}
 }
@@ -204,7 +204,7 @@ func TestParallelCallsCannotOverspendTogether(t *testing.T) {
 		c.Write([]byte(`{"usage":{"prompt_tokens":0,"completion_tokens":13}}`))
 		c.Settle(passed[i], 200, true)
 	}
-	if got := e.UsageTotals()[0]; got != (UsageTotals{Told: 10, Over: 30}) {
+	if got := e.UsageTotals()[0]; got != (UsageTotals{Told: 10, Reserved: 100, Over: 30}) {
 		t.Errorf("totals %+v", got)
 	}
 	v := e.Decide(context.Background(), Attrs{}, At(start))

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/fstest"
 )
 
 // TestDocuments reads the policies that the other documents show.
@@ -21,12 +22,16 @@ func TestDocuments(t *testing.T) {
 		if filepath.Base(name) == "policy.md" {
 			continue // see TestManual
 		}
+		beside := fstest.MapFS{}
+		for _, m := range list.FindAllSubmatch(text, -1) {
+			beside["lists/pardoned.txt"] = &fstest.MapFile{Data: m[1]}
+		}
 		for _, m := range block.FindAllSubmatch(text, -1) {
 			if string(m[1]) != " policy" {
 				continue
 			}
 			found++
-			if _, err := Parse(filepath.Base(name), m[2]); err != nil {
+			if _, err := ParseFS(beside, filepath.Base(name), m[2]); err != nil {
 				t.Errorf("%v in the example\n%s", err, m[2])
 			}
 		}

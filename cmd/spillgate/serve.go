@@ -42,6 +42,9 @@ SIGINT, SIGTERM and SIGHUP stop it: no new connections, requests under way finis
 the --drain time, those that a rule holds are told to come again. A second signal ends
 it at once.
 
+SIGUSR1 writes who is limited and who is blocked to standard error, a JSON object a
+line, and how usage fared; secrets as fingerprints.
+
 With a state file (server.state, or --state) a restart forgets nothing: it is
 read at the start and saved every minute and at a stop. A crash loses at most
 the last minute. A file that is torn or another program's stops the start; with
@@ -175,6 +178,8 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 			return &exitError{exitRunning, errors.Join(err, ln.Close())}
 		}
 	}
+	defer logTotals(logger, eng)
+	defer reportOnSignal(stderr, eng, logger)()
 	defer watchLists(ctx, file, path, eng, logger)()
 	announce(stdout, path, file, ln.Addr(), &server, f.demo)
 	defer context.AfterFunc(ctx, func() {

@@ -15,12 +15,14 @@ func usageText(p *policy.Policy) (lines []string) {
 	for i := range p.Usage() {
 		u := &p.Usage()[i]
 		lines = append(lines,
-			fmt.Sprintf("usage of %s: %s, as answers say (%s)", cmp.Or(u.Unit, policy.Tokens), requests(u.Match), formatText(u)),
+			fmt.Sprintf("usage of %s: %s, as answers say (%s)", usageUnit(u), requests(u.Match), formatText(u)),
 			fmt.Sprintf("  reserves %s for the request and %s for the answer%s; errors are %s",
 				cmp.Or(u.Input, policy.DefaultInput), cmp.Or(u.Output, policy.DefaultOutput), weightsText(u), errorsWord(u)))
 	}
 	return lines
 }
+
+func usageUnit(u *policy.Usage) string { return cmp.Or(u.Unit, policy.Tokens) }
 
 func formatText(u *policy.Usage) string {
 	if u.Format != "" {
@@ -69,7 +71,7 @@ func usageJSON(p *policy.Policy) (out []checkedUsage) {
 	for i := range p.Usage() {
 		u := &p.Usage()[i]
 		c := checkedUsage{
-			Source: u.Source, Match: conditions(u.Match), Unit: cmp.Or(u.Unit, policy.Tokens), Format: u.Format, Paths: u.Paths,
+			Source: u.Source, Match: conditions(u.Match), Unit: usageUnit(u), Format: u.Format, Paths: u.Paths,
 			Input: cmp.Or(u.Input, policy.DefaultInput), Output: cmp.Or(u.Output, policy.DefaultOutput), Errors: errorsWord(u),
 			Read: cmp.Or(u.Read, policy.DefaultRead),
 		}
@@ -98,7 +100,7 @@ func reservedText(all []policy.Reserved, length int64) string {
 		if i == 0 {
 			b.WriteString("\nPaid for by usage:\n")
 		}
-		fmt.Fprintf(&b, "  %s (%s)\n", cmp.Or(r.Usage.Unit, policy.Tokens), r.Usage.Source)
+		fmt.Fprintf(&b, "  %s (%s)\n", usageUnit(r.Usage), r.Usage.Source)
 		fmt.Fprintf(&b, "    reserves %d for a request %s; what it asks for may change that, and the answer says what was used\n", r.Units, body)
 	}
 	return b.String()
@@ -112,7 +114,7 @@ type reservedJSON struct {
 
 func reservedOf(all []policy.Reserved) (out []reservedJSON) {
 	for _, r := range all {
-		out = append(out, reservedJSON{r.Usage.Source, cmp.Or(r.Usage.Unit, policy.Tokens), r.Units})
+		out = append(out, reservedJSON{r.Usage.Source, usageUnit(r.Usage), r.Units})
 	}
 	return out
 }

@@ -31,10 +31,11 @@ func (w *Weights) of(c *Counts) int64 {
 // and adds up how estimates fared. It is safe for concurrent use.
 type Account struct {
 	Spec
-	past  recent
-	tally [ends]atomic.Int64
-	over  atomic.Int64
-	back  atomic.Int64
+	past     recent
+	tally    [ends]atomic.Int64
+	reserved atomic.Int64
+	over     atomic.Int64
+	back     atomic.Int64
 }
 
 // How a call ended.
@@ -105,6 +106,7 @@ func (a *Account) Settle(e Estimate, r Answer) int64 {
 		}
 	}
 	a.tally[how].Add(1)
+	a.reserved.Add(e.Units)
 	if d := units - e.Units; d > 0 {
 		a.over.Add(d)
 	} else {
@@ -114,10 +116,10 @@ func (a *Account) Settle(e Estimate, r Answer) int64 {
 }
 
 // Totals are what became of the calls since the account was made.
-type Totals struct{ Told, Untold, Absurd, Opaque, Cut, Free, Over, Back int64 }
+type Totals struct{ Told, Untold, Absurd, Opaque, Cut, Free, Reserved, Over, Back int64 }
 
 // Totals returns them.
 func (a *Account) Totals() Totals {
 	n := func(how int) int64 { return a.tally[how].Load() }
-	return Totals{n(Told), n(Untold), n(Absurd), n(Opaque), n(Cut), n(Free), a.over.Load(), a.back.Load()}
+	return Totals{n(Told), n(Untold), n(Absurd), n(Opaque), n(Cut), n(Free), a.reserved.Load(), a.over.Load(), a.back.Load()}
 }

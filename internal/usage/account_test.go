@@ -155,6 +155,7 @@ func TestSettling(t *testing.T) {
 			if got := a.Settle(e, c.answer); got != c.units {
 				t.Errorf("%d units, want %d", got, c.units)
 			}
+			c.want.Reserved = e.Units
 			if got := a.Totals(); got != c.want {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}

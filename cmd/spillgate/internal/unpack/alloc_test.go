@@ -32,7 +32,7 @@ func TestAllocOfBombs(t *testing.T) {
 		c.Write(b.Bytes())
 		c.end(t)
 		runtime.ReadMemStats(&after)
-		if got, want := e.UsageTotals()[0], (policy.UsageTotals{Opaque: 1}); got != want || b.Len() > 1<<20 {
+		if got, want := e.UsageTotals()[0], (policy.UsageTotals{Opaque: 1, Reserved: 1000}); got != want || b.Len() > 1<<20 {
 			t.Errorf("%s: %d bytes sent, %+v", encoding, b.Len(), got)
 		}
 		if taken := after.TotalAlloc - before.TotalAlloc; taken > 40<<20 {

@@ -118,7 +118,7 @@ func TestStreamsAreReadInAnyPieces(t *testing.T) {
 		}
 		single.end(t)
 		n := int64(len(packed)) + 1
-		if got, want := e.UsageTotals()[0], (policy.UsageTotals{Told: n, Back: n * 700}); got != want {
+		if got, want := e.UsageTotals()[0], (policy.UsageTotals{Told: n, Reserved: n * 1000, Back: n * 700}); got != want {
 			t.Errorf("%s: %+v, want %+v", encoding, got, want)
 		}
 	}
@@ -136,7 +136,7 @@ func TestStreamsAreReadAsTheyCome(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The output may have grown on, so its estimate stands; the input is told.
-		if got, want := e.UsageTotals()[0], (policy.UsageTotals{Cut: 1, Over: 100}); got != want {
+		if got, want := e.UsageTotals()[0], (policy.UsageTotals{Cut: 1, Reserved: 1000, Over: 100}); got != want {
 			t.Errorf("%s: %+v, want %+v", encoding, got, want)
 		}
 	}
