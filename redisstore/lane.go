@@ -219,7 +219,7 @@ func (b *batch) send(f *flight) {
 		script := g.script()
 		calls[i] = Call{SHA: script.sha, Source: script.source, Keys: g.keys, Args: args}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.options.budget)
+	ctx, cancel := context.WithTimeout(background, s.patience)
 	defer cancel()
 	sent := time.Now()
 	s.stats.calls.Add(uint64(len(calls)))

@@ -41,8 +41,10 @@ type Option func(*options)
 // request is one call, at the price that one server has all the work.
 func Prefix(p string) Option { return func(o *options) { o.prefix = p } }
 
-// Budget is how long a call may take, above 0, in place of [DefaultBudget].
-// After that the answer is an error that wraps [spillgate.ErrUnavailable].
+// Budget is how long a call may take, above 0, in place of [DefaultBudget]. Nine
+// tenths of it are waited for a server; then the answer is an error that wraps
+// [spillgate.ErrUnavailable], and it is there in time also where a processor is
+// busy.
 func Budget(d time.Duration) Option { return func(o *options) { o.budget = d } }
 
 // Flights is how many calls to one server are under way at once, at least 1,

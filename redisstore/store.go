@@ -21,6 +21,9 @@ type Store struct {
 	conn    Conn
 	options options
 	stats   counters
+	// patience is how long an answer is waited for: the budget, less what it takes
+	// a timer and a goroutine to say so.
+	patience time.Duration
 
 	punctual bool
 	base     time.Time
@@ -67,7 +70,7 @@ func Open(conn Conn, opts ...Option) (*Store, error) {
 func open(conn Conn, o options) *Store {
 	now := time.Now()
 	s := &Store{
-		conn: conn, options: o, base: now, punctual: conn.Punctual(),
+		conn: conn, options: o, patience: o.budget - o.budget/10, base: now, punctual: conn.Punctual(),
 		lanes: map[string]*lane{}, asks: map[ask]string{}, closing: make(chan struct{}),
 	}
 	s.offset.Store(now.UnixNano())

@@ -21,7 +21,7 @@ type wait struct {
 }
 
 func (s *Store) newWait(ctx context.Context) *wait {
-	return s.waitUntil(ctx, time.Now().Add(s.options.budget))
+	return s.waitUntil(ctx, time.Now().Add(s.patience))
 }
 
 func (s *Store) waitUntil(ctx context.Context, deadline time.Time) *wait {

@@ -18,6 +18,7 @@ import (
 const (
 	ours        = "ours, go-redis"
 	oursRueidis = "ours, rueidis"
+	oursLeased  = "ours, leased"
 	redisRate   = "redis_rate"
 	floor       = "GET"
 	memory      = "memory"
@@ -56,8 +57,13 @@ func lineup(addr string, flights int) (all []contestant, closeAll func(), err er
 	if err != nil {
 		return nil, nil, err
 	}
+	leased, err := spillgate.NewLeased(a, spillgate.LeaseOptions{Nodes: leaseNodes})
+	if err != nil {
+		return nil, nil, err
+	}
 	mem := spillgate.NewMemory()
 	closeAll = func() {
+		leased.Close()
 		a.Close()
 		b.Close()
 		mem.Close()
@@ -88,7 +94,8 @@ func lineup(addr string, flights int) (all []contestant, closeAll func(), err er
 			hot: func(int, int) error {
 				return allow("hot", redis_rate.Limit{Rate: 10_000, Burst: 10_000, Period: time.Second})
 			},
-			alone: func(_, n int) error { return allow(names[pick(0, n)], second) },
+			steady: func(caller, n int) error { return allow(names[pick(caller, n)], second) },
+			alone:  func(_, n int) error { return allow(names[pick(0, n)], second) },
 			refusing: func(int, int) error {
 				return allow("refused", redis_rate.Limit{Rate: 1, Burst: 1, Period: time.Hour})
 			},
@@ -97,13 +104,13 @@ func lineup(addr string, flights int) (all []contestant, closeAll func(), err er
 	for _, c := range []struct {
 		name, key string
 		store     spillgate.Store
-	}{{ours, "sg1:users:*", a}, {oursRueidis, "sg1r:users:*", b}, {memory, "", mem}} {
+	}{{ours, "sg1:users:*", a}, {oursRueidis, "sg1r:users:*", b}, {oursLeased, "", leased}, {memory, "", mem}} {
 		does, err := ourWorkloads(c.store)
 		if err != nil {
 			closeAll()
 			return nil, nil, err
 		}
-		if c.name == memory {
+		if c.name == memory || c.name == oursLeased {
 			does = map[string]func(int, int) error{refusing: does[refusing]}
 		}
 		all = append(all, contestant{c.name, does, c.key})
@@ -135,7 +142,7 @@ func ourWorkloads(s spillgate.Store) (map[string]func(int, int) error, error) {
 		return spillgate.Charge{Space: sp, Meter: m, Ask: spillgate.Ask{N: 1}}
 	}
 	users, hotRule := rule("users", "1000/s burst 1000"), rule("hot", "10000/s burst 10000")
-	hour, day, refused := rule("hour", "100000/h burst 100000"), rule("day", "1000000/d burst 1000000"), rule("refused", "1/h burst 1")
+	hour, day, refused := rule("hour", "100000/h burst 100000"), rule("day", "1000000/d burst 1000000"), rule("refused", "100/h burst 100")
 	if failed != nil {
 		return nil, failed
 	}
@@ -144,12 +151,13 @@ func ourWorkloads(s spillgate.Store) (map[string]func(int, int) error, error) {
 		var out [3]spillgate.Decision
 		return s.Take(ctx, time.Time{}, cs, out[:len(cs)])
 	}
+	spread := func(caller, n int) error {
+		c := users
+		c.Key = ids[pick(caller, n)]
+		return take(c)
+	}
 	return map[string]func(int, int) error{
-		uniform: func(caller, n int) error {
-			c := users
-			c.Key = ids[pick(caller, n)]
-			return take(c)
-		},
+		uniform: spread, steady: spread,
 		hot: func(int, int) error { return take(hotRule) },
 		three: func(caller, n int) error {
 			a, b, c := users, hour, day

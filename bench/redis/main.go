@@ -1,8 +1,8 @@
 // Command redis measures stores in Redis, side by side on one server: this
 // repository's on go-redis and on rueidis, redis_rate, and a plain GET as the
-// floor.
+// floor. It measures leases, and what happens while the server is away.
 //
-//	go run ./bench/redis [-short] [-flights N]
+//	go run ./bench/redis [-short] [-only PART] [-flights N]
 //
 // Contestants take turns round by round, and the median of the rounds counts.
 // Numbers don't carry over to another machine, ratios of one run do. The run
@@ -14,12 +14,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,19 +30,37 @@ import (
 	"github.com/spillgate/spillgate/bench/internal/server"
 )
 
+// quiet is a logger of go-redis that says nothing: servers that are away are what
+// is measured.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
 func main() {
+	redis.SetLogger(quiet{})
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/redis:", err)
 		os.Exit(1)
 	}
 }
 
+// The parts of a run.
+const (
+	partStores  = "stores"
+	partLeases  = "leases"
+	partOutages = "outages"
+)
+
 func run() error {
 	short := flag.Bool("short", false, "measure for some seconds only")
 	flights := flag.Int("flights", 0, "calls under way at once of our stores; 0 is their default")
+	only := flag.String("only", "", "measure one part only: stores, leases or outages")
 	flag.Parse()
 	if flag.NArg() > 0 || *flights < 0 {
 		return errors.New("flags only, and none of them negative; see -help")
+	}
+	if *only != "" && !slices.Contains([]string{partStores, partLeases, partOutages}, *only) {
+		return fmt.Errorf("-only %s: want stores, leases or outages", *only)
 	}
 	rounds, length := 7, time.Second
 	if *short {
@@ -51,12 +71,35 @@ func run() error {
 		return err
 	}
 	defer running.Stop()
-	all, closeAll, err := lineup(running.Addr, *flights)
+	var all []report.Claim
+	for _, part := range []struct {
+		name    string
+		measure func() ([]report.Claim, error)
+	}{
+		{partStores, func() ([]report.Claim, error) { return stores(running.Addr, *flights, rounds, length) }},
+		{partLeases, func() ([]report.Claim, error) { return leases(running.Addr, rounds, length) }},
+		{partOutages, func() ([]report.Claim, error) { return outages(rounds, length) }},
+	} {
+		if *only != "" && *only != part.name {
+			continue
+		}
+		claims, err := part.measure()
+		if err != nil {
+			return err
+		}
+		all = append(all, claims...)
+	}
+	return report.Judge(os.Stdout, all)
+}
+
+// stores measures stores side by side.
+func stores(addr string, flights, rounds int, length time.Duration) ([]report.Claim, error) {
+	all, closeAll, err := lineup(addr, flights)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer closeAll()
-	control := redis.NewClient(&redis.Options{Addr: running.Addr})
+	control := redis.NewClient(&redis.Options{Addr: addr})
 	defer control.Close()
 	t := table{}
 	for range rounds {
@@ -68,21 +111,14 @@ func run() error {
 				}
 				r, err := measure(control, w, f, length)
 				if err != nil {
-					return fmt.Errorf("%s, %s: %w", c.name, w.name, err)
+					return nil, fmt.Errorf("%s, %s: %w", c.name, w.name, err)
 				}
 				t[cell{w.name, c.name}] = append(t[cell{w.name, c.name}], r)
 			}
 		}
 	}
 	t.print(all)
-	if err := sizes(control, all); err != nil {
-		return err
-	}
-	leased, err := leases(running.Addr, rounds, length)
-	if err != nil {
-		return err
-	}
-	return report.Judge(os.Stdout, append(t.claims(), leased...))
+	return t.claims(), sizes(control, all)
 }
 
 // startRedis starts a redis-server that keeps nothing on disk.
@@ -91,6 +127,10 @@ func startRedis() (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return startRedisAt(addr)
+}
+
+func startRedisAt(addr string) (*server.Server, error) {
 	_, port, _ := net.SplitHostPort(addr)
 	return server.StartAt(addr, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
 }
@@ -99,6 +139,7 @@ func startRedis() (*server.Server, error) {
 type workload struct {
 	name    string
 	callers int
+	pace    time.Duration // between two calls of one caller; 0 asks without a rest
 }
 
 const (
@@ -107,15 +148,17 @@ const (
 	three    = "three rules, 64 callers"
 	alone    = "one caller"
 	refusing = "refusing one key, 64 callers"
+	steady   = "10k keys, 64 callers, 10,000 a second"
 )
 
-var workloads = []workload{{uniform, 64}, {hot, 64}, {three, 64}, {alone, 1}, {refusing, 64}}
+var workloads = []workload{{uniform, 64, 0}, {hot, 64, 0}, {three, 64, 0}, {alone, 1, 0}, {refusing, 64, 0}, {steady, 64, 64 * time.Second / 10_000}}
 
 // A result is what one round of one contestant gave.
 type result struct {
 	rate     float64 // decisions a second
 	p50, p99 time.Duration
 	server   time.Duration // processor time of the server a decision
+	client   time.Duration // and of this process, with what it takes to measure
 }
 
 // measure has the callers decide for so long.
@@ -127,11 +170,19 @@ func measure(control *redis.Client, w workload, decide func(caller, n int) error
 	if err != nil {
 		return result{}, err
 	}
+	spent, err := ownTime()
+	if err != nil {
+		return result{}, err
+	}
 	began := time.Now()
 	var wg sync.WaitGroup
 	for caller := range w.callers {
 		wg.Go(func() {
+			first := w.pace * time.Duration(caller) / time.Duration(w.callers)
 			for n := 0; ; n++ {
+				if w.pace > 0 {
+					time.Sleep(first + w.pace*time.Duration(n) - time.Since(began))
+				}
 				from := time.Now()
 				if from.Sub(began) > length || failed.Load() != nil {
 					return
@@ -152,6 +203,10 @@ func measure(control *redis.Client, w workload, decide func(caller, n int) error
 	if err := failed.Load(); err != nil {
 		return result{}, *err
 	}
+	now, err := ownTime()
+	if err != nil {
+		return result{}, err
+	}
 	after, err := processorTime(control)
 	if err != nil {
 		return result{}, err
@@ -161,11 +216,21 @@ func measure(control *redis.Client, w workload, decide func(caller, n int) error
 		sorted = append(sorted, ws...)
 	}
 	slices.Sort(sorted)
-	n := done.Load()
+	n := max(1, done.Load())
 	return result{
 		rate: float64(n) / took.Seconds(), p50: sorted[len(sorted)/2], p99: sorted[len(sorted)*99/100],
-		server: (after - before) / time.Duration(max(1, n)),
+		server: (after - before) / time.Duration(n),
+		client: (now - spent) / time.Duration(n),
 	}, nil
+}
+
+// ownTime returns the processor time of this process.
+func ownTime() (time.Duration, error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, err
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
 // processorTime returns how long the server's processes have run.
@@ -204,15 +269,16 @@ func rate(r result) float64       { return r.rate }
 func p50(r result) float64        { return float64(r.p50) }
 func p99(r result) float64        { return float64(r.p99) }
 func serverTime(r result) float64 { return float64(r.server) }
+func clientTime(r result) float64 { return float64(r.client) }
 
 func (t table) print(all []contestant) {
 	for _, load := range workloads {
-		rows := [][]string{{load.name, "decisions/s", "p50 µs", "p99 µs", "server µs"}}
+		rows := [][]string{{load.name, "decisions/s", "p50 µs", "p99 µs", "server µs", "client µs"}}
 		for _, c := range all {
 			k := cell{load.name, c.name}
 			if t[k] != nil {
 				us := func(number func(result) float64) float64 { return t.median(k, number) / 1e3 }
-				rows = append(rows, []string{c.name, fmt.Sprintf("%.0f", t.median(k, rate)), fmt.Sprintf("%.0f", us(p50)), fmt.Sprintf("%.0f", us(p99)), fmt.Sprintf("%.2f", us(serverTime))})
+				rows = append(rows, []string{c.name, fmt.Sprintf("%.0f", t.median(k, rate)), fmt.Sprintf("%.0f", us(p50)), fmt.Sprintf("%.0f", us(p99)), fmt.Sprintf("%.2f", us(serverTime)), fmt.Sprintf("%.2f", us(clientTime))})
 			}
 		}
 		report.Table(os.Stdout, rows)
@@ -235,5 +301,7 @@ func (t table) claims() []report.Claim {
 		{What: "one caller: p50 by that of a GET", Got: ratio(alone, ours, floor, p50), Goal: 1.3, Fail: 6},
 		{What: "three rules: decisions/s by those of one rule", Got: across, Goal: 0.6, Fail: 0.1, AtLeast: true},
 		{What: "refusing: decisions/s by those of memory", Got: ratio(refusing, ours, memory, rate), Goal: 0.5, Fail: 0.1, AtLeast: true},
+		{What: "refusing a leased key: decisions/s by those of memory", Got: ratio(refusing, oursLeased, memory, rate), Goal: 0.5, Fail: 0.1, AtLeast: true},
+		{What: "a steady load: go-redis's time in this process by rueidis's", Got: ratio(steady, ours, oursRueidis, clientTime), Goal: 1, Fail: math.Inf(1)},
 	}
 }

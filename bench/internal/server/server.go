@@ -133,6 +133,12 @@ func (s *Server) Stop() {
 	}
 }
 
+// Freeze stops s where it is, as if its machine had; Thaw lets it go on.
+func (s *Server) Freeze() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw undoes Freeze.
+func (s *Server) Thaw() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
+
 // End lets s end by itself, and returns the processor time that it took from its
 // start on. It is exact where [Server.CPU] is not.
 func (s *Server) End() (time.Duration, error) {
