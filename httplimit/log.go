@@ -67,9 +67,12 @@ func (p *reporter) refusal(a *attributes, f *Refusal) {
 		client = addr.String()
 	}
 	level, what := slog.LevelInfo, "request refused"
-	attrs := make([]slog.Attr, 0, 10)
+	attrs := make([]slog.Attr, 0, 12)
 	if f.Rule != "" {
-		attrs = append(attrs, slog.String("rule", f.Rule))
+		attrs = append(attrs, slog.String("rule", f.Rule), slog.String("why", f.Reason.String()))
+		if key := f.keyOf(a); key != "" {
+			attrs = append(attrs, slog.String("key", key))
+		}
 	}
 	if f.Err != nil {
 		what = "request not decided"

@@ -51,7 +51,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 	line := got[0]
 	want := map[string]any{
-		"msg": "request refused", "level": "INFO", "rule": "visitor", "status": 429.0, "client": "203.0.113.9",
+		"msg": "request refused", "level": "INFO", "rule": "visitor", "why": "over limit", "key": "client.ip=203.0.113.9", "status": 429.0, "client": "203.0.113.9",
 		"method": "GET", "host": "alice.example.com", "refusal_id": problemOf(t, answer).ID, "suppressed": 0.0,
 	}
 	for k, v := range want {

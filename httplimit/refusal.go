@@ -37,6 +37,7 @@ type Refusal struct {
 	// Err says why nothing was decided; nil if a rule refuses.
 	Err error
 
+	engine  *policy.Engine // that decided; nil if none did
 	flat    bool           // Rule refuses by itself, without a quota
 	problem policy.Problem // "" is about:blank
 	wait    int64          // seconds that are told; 0 for none
@@ -86,7 +87,7 @@ func (p *policed) refuse(w http.ResponseWriter, r *http.Request, v *policy.Verdi
 		Status: http.StatusTooManyRequests, Rule: o.Rule.Name, Reason: o.Decision.Reason,
 		RetryAfter: v.RetryAfter(), ResetAfter: o.Decision.ResetAfter, Override: o.Override,
 	}}
-	f.Answer, f.problem, f.flat = o.Rule.Answer, problemOf(o), o.Flat()
+	f.Answer, f.problem, f.flat, f.engine = o.Rule.Answer, problemOf(o), o.Flat(), p.engine
 	f.choose()
 	f.Violated = f.violated[:0]
 	for i := range v.Len() {
@@ -96,6 +97,15 @@ func (p *policed) refuse(w http.ResponseWriter, r *http.Request, v *policy.Verdi
 	}
 	var room [8]told
 	p.answer(w, r, f, p.tell(room[:0], v))
+}
+
+// keyOf returns the key under which Rule refuses, as it may be shown, "" if that
+// is not known.
+func (f *Refusal) keyOf(a *attributes) string {
+	if f.engine == nil {
+		return ""
+	}
+	return f.engine.KeyText(f.Rule, a)
 }
 
 // undecided says what a client is told when err kept the verdict from being

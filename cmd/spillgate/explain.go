@@ -25,6 +25,7 @@ type explainFlags struct {
 	method, path, host, ip, peer, at string
 	headers, costs, attrs, claims    []string
 	user, tenant, device, route      string
+	refusal, log                     string
 	asJSON                           bool
 }
 
@@ -43,14 +44,23 @@ finds it: from the connection's peer and the headers, by the file's client_ip.
 What only a program knows (--user and its like) a policy of the gateway has no
 use for.
 
+With --refusal it says of a request that was refused by which rule, for which key,
+why and until when. The id is that of the answer's field Spillgate-Refusal and of
+its body; --log is what spillgate serve wrote to standard error.
+
 Exit codes: 0 explained; 1 the policy file has errors; 2 the command line is wrong
 or the file can't be read.`,
 		Example: `  spillgate explain limits.yaml --method POST --path /login --ip 203.0.113.7
   spillgate explain limits.yaml --path '/search?q=x' --header 'X-User-ID: 42'
   spillgate explain limits.yaml --peer 10.0.0.1 --header 'X-Forwarded-For: 203.0.113.7'
-  spillgate explain limits.yaml --user ann --cost tokens=500 --json | jq .verdict`,
+  spillgate explain limits.yaml --user ann --cost tokens=500 --json | jq .verdict
+  spillgate explain limits.yaml --refusal 0f3a91c2d8e4b576 --log /var/log/spillgate.log
+  journalctl -u spillgate -o cat | spillgate explain limits.yaml --refusal 0f3a91c2d8e4b576`,
 		Args: onePolicy,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("refusal") || cmd.Flags().Changed("log") {
+				return explainRefusal(cmd, args[0], f)
+			}
 			return explain(args[0], f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -68,6 +78,8 @@ or the file can't be read.`,
 	cmd.Flags().StringVar(&f.route, "route", "", "the route, as the program's router says")
 	cmd.Flags().StringArrayVar(&f.claims, "claim", nil, "a claim of a token that the program verified, NAME=VALUE; may be repeated")
 	cmd.Flags().StringArrayVar(&f.attrs, "attr", nil, "what else the program says, NAME=VALUE; may be repeated")
+	cmd.Flags().StringVar(&f.refusal, "refusal", "", "the id of a refusal, to be found in the log")
+	cmd.Flags().StringVar(&f.log, "log", "-", "the file with the log lines, - for standard input")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON object for programs")
 	return cmd
 }
