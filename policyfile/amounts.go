@@ -63,9 +63,9 @@ var costForm = form[policy.Price]{
 	},
 }
 
-// attributeName is the name of an attribute.
+// attributeName is the name of an attribute, which holds a number.
 var attributeName = kind[policy.Attribute]{
-	schema: schema{"type": "string", "pattern": attributePattern(), "examples": []string{"query.n", "header.x-batch", "content-length"}},
+	schema: schema{"type": "string", "pattern": `^(content-length|(header|cookie|query|claim|attr)\.\S+)$`, "examples": []string{"query.n", "header.x-batch", "content-length"}},
 	read: func(d *decoder, n *yaml.Node) (policy.Attribute, bool) {
 		s, ok := word.read(d, n)
 		if !ok {

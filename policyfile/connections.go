@@ -115,7 +115,7 @@ var accepts = kind[spillgate.Limit]{
 
 // peer is client.ip with an optional prefix, as its bits.
 var peer = kind[int]{
-	schema: schema{"type": "string", "pattern": `^client\.ip(/[0-9]+)?$`},
+	schema: schema{"type": "string", "pattern": `^client\.ip(/(3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-8]))?$`},
 	read: func(d *decoder, n *yaml.Node) (int, bool) {
 		p, ok := part.read(d, n)
 		if !ok {

@@ -122,7 +122,7 @@ func estimate(pattern string, examples ...string) kind[string] {
 	}
 }
 
-var percentText = regexp.MustCompile(`^(0|[1-9][0-9]{0,4})%$`)
+var percentText = regexp.MustCompile(`^(0|[1-9][0-9]{0,3}|10000)%$`)
 
 // weights are percentages by what they weigh.
 var weights = kind[map[string]int]{
@@ -142,7 +142,7 @@ var weights = kind[map[string]int]{
 			switch {
 			case !percentText.MatchString(n.Value) && decimal.MatchString(n.Value) && percent >= 0 && percent <= 10_000:
 				d.wrong(n, want, fmt.Sprintf("write %d%%", percent))
-			case !percentText.MatchString(n.Value) || err != nil || percent > 10_000:
+			case !percentText.MatchString(n.Value) || err != nil:
 				d.wrong(n, want, "write 10% for a tenth, 100% for a whole")
 			default:
 				out[key.Value] = percent
