@@ -130,6 +130,22 @@ func (p *Policy) WithUsage(list []Usage) (*Policy, error) {
 	return &out, nil
 }
 
+// UnusedUsage returns for each of p's usages the index of one before it that
+// speaks of all its requests, in the same unit, so that it never applies; below
+// 0 if there is none.
+func (p *Policy) UnusedUsage() []int {
+	out, budget := make([]int, len(p.metered)), maxComparisons
+	for i := range p.metered {
+		out[i] = -1
+		for j := 0; j < i && out[i] < 0; j++ {
+			if p.metered[j].unit == p.metered[i].unit && covers(p.metered[j].match, p.metered[i].match, &budget) {
+				out[i] = j
+			}
+		}
+	}
+	return out
+}
+
 // Usage returns what [Policy.WithUsage] was given, in order. It must not be
 // changed.
 func (p *Policy) Usage() []Usage { return p.usage }

@@ -43,6 +43,7 @@ func (p *Policy) Warnings() []Warning {
 			w.key()
 			w.backup()
 			w.lanes()
+			w.entries()
 			w.repeated()
 		}
 	}
@@ -223,6 +224,32 @@ func (w *warner) lanes() {
 	}
 }
 
+// entries warns of lanes and costs that are never the first that matches.
+func (w *warner) entries() {
+	check := func(field string, n int, match func(i int) []condition) {
+		for i := range n {
+			if before := behind(i, match, &w.budget); before >= 0 {
+				w.warn("unreachable", field, "write the narrower one first, or remove one of them",
+					"entry %d matches all that this one does, and the first that matches decides, so this one is never used", before+1)
+				w.out[len(w.out)-1].Entry = i + 1
+			}
+		}
+	}
+	check("lanes", len(w.r.lanes), func(i int) []condition { return w.r.lanes[i].match })
+	check("cost", len(w.r.prices), func(i int) []condition { return w.r.prices[i].match })
+}
+
+// behind returns the first entry before the i-th that matches all that it does,
+// below 0 if there is none.
+func behind(i int, match func(i int) []condition, budget *int) int {
+	for before := range i {
+		if covers(match(before), match(i), budget) {
+			return before
+		}
+	}
+	return -1
+}
+
 // only reports whether all attributes of p are such.
 func only(p Part, such func(Attribute) bool) bool {
 	return !slices.ContainsFunc(p.Attributes, func(a Attribute) bool { return !such(a) })
@@ -296,18 +323,27 @@ func (r *Rule) unused(bad func(field string, err error)) {
 		}
 	}
 	table := []field{{"max_keys", r.MaxKeys != 0}, {"at_cap", r.AtCap != spillgate.Overflow}}
+	backup := field{"backup", r.Backup != nil}
 	counting := []field{{"failures", len(r.Failures) > 0}, {"on_fault", r.OnFault != Local}, {"ttl", r.TTL != 0}}
 	switch {
 	case r.Exempt: // see checkExempt
 	case r.Deny:
 		none("a rule that denies counts nothing, so this has no effect", append(append(counting, table...),
 			field{"unit", r.Unit != ""}, field{"cost", r.Cost != 0}, field{"tell", r.Tell})...)
+		none("a backup is for whom a limit refuses, and a rule that denies has none", backup)
 	case r.Limit.Algorithm == spillgate.Unlimited:
-		none("unlimited keeps no account of callers, so this has no effect", append(counting, table...)...)
-	case len(r.Key) == 0:
-		none("a rule without a key has one caller for all, so this has no effect", table...)
+		none("unlimited keeps no account of callers, so this has no effect", append(append(counting, table...), field{"cost", r.Cost != 0 || len(r.Prices) > 0})...)
+		none("unlimited refuses nobody, so nobody is sent there", backup)
+	case r.Limit.Algorithm == spillgate.Concurrency:
+		none("a slot is given back at the end of every request, so this has no effect", field{"failures", len(r.Failures) > 0})
+		if r.Unit == Bytes {
+			bad("unit", errors.New("bytes are counted when an answer has been sent, so they can't be what is used at once; write a limit such as 1_000_000/s, or remove the unit"))
+		}
 	}
 	if len(r.Key) == 0 && !r.Exempt {
+		if !r.Deny && r.Limit.Algorithm != spillgate.Unlimited {
+			none("a rule without a key has one caller for all, so this has no effect", table...)
+		}
 		none("a rule without a key misses no part of it, so this has no effect", field{"missing", r.Missing != Share})
 		if r.Spare > 0 && r.Spare < 100 {
 			bad("enforce", fmt.Errorf("%d percent of the keys, but a rule without a key has one for all: write 0 or 100, or say under key what tells callers apart", 100-r.Spare))

@@ -122,6 +122,36 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestEntriesBehindOthers : of lanes and costs the first that matches decides.
+func TestEntriesBehindOthers(t *testing.T) {
+	ip := func(values ...string) Match { return Match{{Attribute{Kind: ClientIP}, values}} }
+	get := Match{{Attribute{Kind: Method}, []string{"GET"}}}
+	r := testRule(t, "r", "10/s burst 20", "client.ip")
+	r.Lanes = []Lane{{Match: ip("10.0.0.0/8")}, {Match: get, Keep: 1}, {Match: ip("10.1.0.0/16"), Keep: 2}, {Match: append(ip("192.0.2.1"), get...), Keep: 3}, {Keep: 4}}
+	r.Prices = []Price{{Match: get, Units: 1}, {Match: ip("10.1.0.0/16"), Units: 2}, {Match: ip("10.0.0.0/8"), Units: 3}, {Match: get, Units: 4}}
+	p, err := Compile([]Rule{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range p.Warnings() {
+		got = append(got, fmt.Sprintf("%s %s %d", w.Code, w.Field, w.Entry))
+	}
+	if want := []string{"unreachable lanes 3", "unreachable lanes 4", "unreachable cost 4"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	p, err = Compile([]Rule{tokensRule(t, "t", "1/s"), func() Rule { r := testRule(t, "o", "1/s"); r.Unit = "output"; return r }()})
+	if err == nil {
+		p, err = p.WithUsage([]Usage{{Match: ip("10.0.0.0/8"), Format: "openai"}, {Match: ip("10.1.0.0/16"), Format: "anthropic"}, {Unit: "output", Format: "openai"}, {Format: "openai"}, {Match: get, Format: "anthropic"}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := p.UnusedUsage(), []int{-1, 0, -1, -1, 3}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // TestUnreachableIsTrue looks for a request that a rule charges which is said to
 // charge none.
 func TestUnreachableIsTrue(t *testing.T) {
@@ -145,7 +175,7 @@ func TestUnreachableIsTrue(t *testing.T) {
 		}
 		dead := map[string]string{}
 		for _, w := range p.Warnings() {
-			if w.Code == "unreachable" {
+			if w.Code == "unreachable" && w.Entry == 0 { // not of a lane alone
 				dead[w.Name] = w.Text
 			}
 		}
@@ -172,15 +202,25 @@ func TestUnusedFields(t *testing.T) {
 		"tell":     func(r *Rule) { r.Deny, r.Limit, r.Tell = true, spillgate.Limit{}, true },
 		"on_fault": func(r *Rule) { r.Limit, r.OnFault = testRule(t, "r", "unlimited").Limit, Open },
 		"ttl":      func(r *Rule) { r.Limit, r.TTL = testRule(t, "r", "unlimited").Limit, time.Hour },
-		"max_keys": func(r *Rule) { r.MaxKeys = 5 },
-		"at_cap":   func(r *Rule) { r.AtCap = spillgate.MakeRoom },
-		"missing":  func(r *Rule) { r.Missing = Skip },
-		"enforce":  func(r *Rule) { r.Spare = 50 },
+		"backup": func(r *Rule) {
+			r.Deny, r.Limit, r.Backup = true, spillgate.Limit{}, &Backup{Upstream: "http://b.example"}
+		},
+		"backup of unlimited": func(r *Rule) {
+			r.Limit, r.Backup = testRule(t, "r", "unlimited").Limit, &Backup{Upstream: "http://b.example"}
+		},
+		"cost of unlimited":      func(r *Rule) { r.Limit, r.Cost = testRule(t, "r", "unlimited").Limit, 2 },
+		"cost list of unlimited": func(r *Rule) { r.Limit, r.Prices = testRule(t, "r", "unlimited").Limit, []Price{{Units: 2}} },
+		"failures of slots":      func(r *Rule) { r.Limit, r.Failures = testRule(t, "r", "5 at once").Limit, []string{"401"} },
+		"unit of slots":          func(r *Rule) { r.Limit, r.Unit = testRule(t, "r", "5 at once").Limit, Bytes },
+		"max_keys":               func(r *Rule) { r.MaxKeys = 5 },
+		"at_cap":                 func(r *Rule) { r.AtCap = spillgate.MakeRoom },
+		"missing":                func(r *Rule) { r.Missing = Skip },
+		"enforce":                func(r *Rule) { r.Spare = 50 },
 	} {
 		r := testRule(t, "r", "1/s")
 		change(&r)
 		_, err := Compile([]Rule{r})
-		if err == nil || !strings.Contains(err.Error(), `policy: rule "r": `+name+": ") {
+		if name, _, _ = strings.Cut(name, " "); err == nil || !strings.Contains(err.Error(), `policy: rule "r": `+name+": ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

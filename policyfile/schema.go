@@ -3,6 +3,8 @@ package policyfile
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/spillgate/spillgate/policy"
 )
 
 // Schema returns a JSON Schema (2020-12) of the format, for editors. It is
@@ -62,16 +64,23 @@ func unusedBeside() []any {
 		return schema{"properties": more}
 	}
 	counting := schema{"failures": no, "ttl": no, "on_fault": schema{"const": "local"}}
-	denies := schema{"unit": no, "cost": no, "tell": schema{"const": false}}
+	denies := schema{"unit": no, "cost": no, "tell": schema{"const": false}, "backup": no}
 	for k, v := range counting {
 		denies[k] = v
+	}
+	unlimited := schema{"cost": no, "backup": no}
+	for k, v := range counting {
+		unlimited[k] = v
 	}
 	has := func(key, value any) schema {
 		return schema{"required": []any{key}, "properties": schema{key.(string): schema{"const": value}}}
 	}
 	return []any{
 		schema{"if": has("deny", true), "then": with(denies)},
-		schema{"if": has("limit", "unlimited"), "then": with(counting)},
+		schema{"if": has("limit", "unlimited"), "then": with(unlimited)},
+		schema{"if": schema{"required": []string{"limit"}, "properties": schema{"limit": schema{"pattern": " at once"}}}, "then": schema{"properties": schema{
+			"failures": no, "unit": schema{"not": schema{"const": policy.Bytes}},
+		}}},
 		schema{"if": schema{"not": schema{"required": []string{"key"}}}, "then": with(schema{
 			"missing": schema{"const": "share"}, "enforce": schema{"enum": []int{0, 100}},
 		})},

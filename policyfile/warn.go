@@ -66,6 +66,12 @@ func (d *decoder) warnings(root *yaml.Node, doc *document, f *File) (out []Warni
 				"add usage at the top of the file, or a cost")
 		}
 	}
+	for i, before := range f.Policy.UnusedUsage() {
+		if before >= 0 {
+			add("unreachable", target(doc.usagePlaces[i].at("match", "format")), fmt.Sprintf("usage: the first that matches decides, and the one in line %d matches all that this one does, so this one is never used", target(doc.usagePlaces[before].node).Line),
+				"write the narrower one first, or remove one of them")
+		}
+	}
 	doc.overrideWarnings(time.Now(), add)
 	slices.SortStableFunc(out, func(a, b Warning) int {
 		if a.Line != b.Line {

@@ -21,7 +21,7 @@ rules:
   - {name: codes, failures: [UNAVAILABLE, error], limit: 1/s, key: client.ip}
   - {name: visitor, key: client.ip, limit: 10/s}
   - {name: again, key: client.ip, limit: 10/s}
-  - {name: lanes, key: client.ip, limit: 10/s burst 20, lanes: [{match: {client.ip: 10.0.0.0/8}, keep: 0}, {match: {header.x-plan: paid}, keep: 1}, {keep: 30%}]}
+  - {name: lanes, key: client.ip, limit: 10/s burst 20, unit: output, lanes: [{match: {client.ip: 10.0.0.0/8}, keep: 0}, {match: {header.x-plan: paid}, keep: 1}, {match: {header.x-plan: paid}, keep: 2}, {keep: 30%}]}
   - {name: llm, unit: tokens, key: client.ip, limit: 100/s}
   - {name: token, key: header.x-token, limit: 1/s, penalty: {after: 1, within: 1m, block: 1h}}
 overrides:
@@ -30,6 +30,9 @@ overrides:
   - {exempt: true, match: {header.x-key: k, client.ip: 192.0.2.1}}
   - {exempt: true, match: {header.x-key: k, client.ip: "!192.0.2.1"}}
   - {exempt: true, match: {header.x-key: k, content-length: "0"}}
+usage:
+  - {format: openai, unit: output}
+  - {match: {path: /v1/messages}, format: anthropic, unit: output}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +48,8 @@ overrides:
 	}
 	want := []string{
 		"1:41 any-proxy", "3:24 user-agent", "4:62 open-backup", "5:42 burst", "6:26 unreachable", "6:26 unreachable",
-		"8:29 failures", "10:12 repeated", "11:108 claimed-lane", "12:23 untold-tokens", "13:61 penalty-key",
-		"15:42 claimed-exempt", "15:82 expired", "18:27 claimed-exempt", "19:27 claimed-exempt",
+		"8:29 failures", "10:12 repeated", "11:122 claimed-lane", "11:163 unreachable", "12:23 untold-tokens", "13:61 penalty-key",
+		"15:42 claimed-exempt", "15:82 expired", "18:27 claimed-exempt", "19:27 claimed-exempt", "22:13 unreachable",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -183,6 +183,12 @@ func TestSchemaAgreesOnAmounts(t *testing.T) {
 		{"enabled: true", "enabled: on"}, {"enabled: true", "enabled: false"}, {"group: g\n", "group: G\n"}, {"group: g\n", "group: ''\n"},
 		{"exempt: true", "exempt: false"}, {"exempt: true", "exempt: yes"}, {", match: {client.ip: 192.0.2.1}", ""}, {"exempt: true", "exempt: true, limit: 1/s"}, {"exempt: true", "exempt: true, key: client.ip"}, {"exempt: true", "exempt: true, deny: true"},
 	})
+	agrees(t, "rules: [{name: a, key: client.ip, limit: 10/s}]\n", [][2]string{
+		{"", ""},
+		{"limit: 10/s", "limit: unlimited"}, {"limit: 10/s", "limit: unlimited, cost: 2"}, {"limit: 10/s", `limit: unlimited, backup: {upstream: "http://b.example"}`}, {"limit: 10/s", "limit: unlimited, tell: true"},
+		{"limit: 10/s", "deny: true"}, {"limit: 10/s", `deny: true, backup: {upstream: "http://b.example"}`}, {"limit: 10/s", "deny: true, answer: {status: 410}"},
+		{"limit: 10/s", "limit: 5 at once"}, {"limit: 10/s", "limit: 5 at once, failures: 401"}, {"limit: 10/s", "limit: 5 at once, unit: bytes"}, {"limit: 10/s", "limit: 5 at once for 30s, unit: jobs"}, {"limit: 10/s", "limit: 10/s, unit: bytes, failures: 401"},
+	})
 }
 
 // TestSchemaAgreesOnOverrides is about overrides, usage, paths and enforce.
