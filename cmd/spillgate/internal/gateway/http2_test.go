@@ -76,12 +76,17 @@ type wire struct {
 	packed   bytes.Buffer
 	packer   *hpack.Encoder
 	unpacker *hpack.Decoder
+
+	status map[uint32]int  // of answers
+	ended  map[uint32]bool // streams; 0 is a ping
+	last   uint32          // that the gateway still answers, once it said so
+	over   bool            // the connection is
 }
 
 func dial2(t testing.TB, from, to string, settings ...http2.Setting) *wire {
 	t.Helper()
 	c := encrypted(t, from, to, "h2")
-	w := &wire{t: t, conn: c, next: 1}
+	w := &wire{t: t, conn: c, next: 1, status: map[uint32]int{}, ended: map[uint32]bool{}}
 	w.packer, w.unpacker = hpack.NewEncoder(&w.packed), hpack.NewDecoder(4096, nil)
 	w.Framer = http2.NewFramer(c, c)
 	w.AllowIllegalWrites, w.AllowIllegalReads = true, true
@@ -124,44 +129,56 @@ type outcome struct {
 	over   bool
 }
 
-// await reads until these streams have ended, or the connection has.
+// await reads until these streams have ended, or the connection has. Stream 0
+// stands for the answer to a ping.
 func (w *wire) await(ids ...uint32) outcome {
 	w.t.Helper()
 	out := outcome{status: map[uint32]int{}}
-	ended := map[uint32]bool{}
 	for _, id := range ids {
-		for !ended[id] {
-			f, err := w.ReadFrame()
-			if err != nil {
-				out.over = true
-				return out
-			}
-			h := f.Header()
-			switch f := f.(type) {
-			case *http2.SettingsFrame:
-				if !f.IsAck() {
-					_ = w.WriteSettingsAck()
-				}
-			case *http2.HeadersFrame:
-				w.unpacker.SetEmitFunc(func(hf hpack.HeaderField) {
-					if n, err := strconv.Atoi(hf.Value); err == nil && hf.Name == ":status" && n >= 200 {
-						out.status[h.StreamID] = n
-					}
-				})
-				if _, err := w.unpacker.Write(f.HeaderBlockFragment()); err != nil {
-					w.t.Fatal(err)
-				}
-				ended[h.StreamID] = ended[h.StreamID] || f.StreamEnded()
-			case *http2.DataFrame:
-				ended[h.StreamID] = ended[h.StreamID] || f.StreamEnded()
-			case *http2.RSTStreamFrame:
-				ended[h.StreamID] = true
-			case *http2.GoAwayFrame:
-				if out.over = true; f.ErrCode != http2.ErrCodeNo || f.LastStreamID < id {
-					return out
-				}
-			}
+		for !w.ended[id] && !w.over {
+			w.read(id)
+		}
+		if status, ok := w.status[id]; ok {
+			out.status[id] = status
 		}
 	}
+	out.over = w.over || w.last > 0
 	return out
+}
+
+// read reads a frame, and notes what it says. That a stream which is awaited is
+// none of those that the gateway still answers ends the connection.
+func (w *wire) read(awaited uint32) {
+	w.t.Helper()
+	f, err := w.ReadFrame()
+	if err != nil {
+		w.over = true
+		return
+	}
+	id := f.Header().StreamID
+	switch f := f.(type) {
+	case *http2.SettingsFrame:
+		if !f.IsAck() {
+			_ = w.WriteSettingsAck()
+		}
+	case *http2.PingFrame:
+		w.ended[0] = w.ended[0] || f.IsAck()
+	case *http2.HeadersFrame:
+		w.unpacker.SetEmitFunc(func(hf hpack.HeaderField) {
+			if n, err := strconv.Atoi(hf.Value); err == nil && hf.Name == ":status" && n >= 200 {
+				w.status[id] = n
+			}
+		})
+		if _, err := w.unpacker.Write(f.HeaderBlockFragment()); err != nil {
+			w.t.Fatal(err)
+		}
+		w.ended[id] = w.ended[id] || f.StreamEnded()
+	case *http2.DataFrame:
+		w.ended[id] = w.ended[id] || f.StreamEnded()
+	case *http2.RSTStreamFrame:
+		w.ended[id] = true
+	case *http2.GoAwayFrame:
+		w.last = max(1, f.LastStreamID)
+		w.over = f.ErrCode != http2.ErrCodeNo || f.LastStreamID < awaited
+	}
 }
