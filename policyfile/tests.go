@@ -365,6 +365,7 @@ func (t *Test) merged(a *request) given {
 	g.attrs = make(policy.Attrs, len(t.with.attrs)+len(a.attrs))
 	maps.Copy(g.attrs, t.with.attrs)
 	maps.Copy(g.attrs, a.attrs)
+	otherMethods(g.attrs)
 	if a.cost != nil {
 		g.cost = a.cost
 	}
@@ -381,6 +382,17 @@ func (t *Test) merged(a *request) given {
 		g.down = a.down
 	}
 	return g
+}
+
+// otherMethods gives a request the methods beside its own that it may be served
+// as, as fronts read them from these headers.
+func otherMethods(attrs policy.Attrs) {
+	method, there := attrs["method"]
+	for _, name := range []string{"header.x-http-method-override", "header.x-http-method", "header.x-method-override"} {
+		if other := strings.ToUpper(strings.TrimSpace(attrs[name])); there && other != "" && other != method && len(other) <= 24 {
+			attrs["method"] += "\x00" + other
+		}
+	}
 }
 
 // requestHint says what a request may hold, where no key comes to mind.
