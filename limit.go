@@ -319,7 +319,11 @@ func (l Limit) String() string {
 	case Concurrency:
 		fmt.Fprintf(&b, "%d at once", l.Rate)
 		if l.Period != defaultHold {
-			b.WriteString(" for " + formatPeriod(l.Period))
+			hold := formatPeriod(l.Period)
+			if hold[0] > '9' { // "for 1min", where a rate is "10/min"
+				hold = "1" + hold
+			}
+			b.WriteString(" for " + hold)
 		}
 		return b.String()
 	}

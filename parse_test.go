@@ -38,6 +38,7 @@ func TestParseLimit(t *testing.T) {
 		{"9/calendar month in Europe/Berlin", Limit{Algorithm: FixedWindow, Rate: 9, Calendar: Month, Zone: "Europe/Berlin"}, ""},
 		{"20 at once", Limit{Algorithm: Concurrency, Rate: 20, Period: 10 * time.Minute}, ""},
 		{"20 at once for 30s", Limit{Algorithm: Concurrency, Rate: 20, Period: 30 * time.Second}, ""},
+		{"20 at once for min", Limit{Algorithm: Concurrency, Rate: 20, Period: time.Minute}, "20 at once for 1min"},
 		{"20 at once for 10min", Limit{Algorithm: Concurrency, Rate: 20, Period: 10 * time.Minute}, "20 at once"},
 		{"unlimited", Limit{Algorithm: Unlimited}, ""},
 	} {

@@ -144,7 +144,15 @@ func storeText(s *policyfile.Server) []string {
 	if !s.Store.Shared() {
 		return nil
 	}
-	return []string{"store: " + s.Store.Text()}
+	c := storeJSON(s)
+	line := fmt.Sprintf("  answers within %s; keys begin with %s", time.Duration(c.Timeout*float64(time.Second)), c.Prefix)
+	if c.PasswordFile != "" {
+		line += "; the password is in " + c.PasswordFile
+	}
+	if c.SeedFile != "" {
+		line += "; the seed is in " + c.SeedFile
+	}
+	return []string{"store: " + s.Store.Text(), line}
 }
 
 // checkedStore is what `check --json` prints of it.
@@ -156,6 +164,10 @@ type checkedStore struct {
 	Nodes    int      `json:"nodes"`
 	Prefix   string   `json:"prefix"`
 	Timeout  float64  `json:"timeout_seconds"`
+	Share    float64  `json:"share_percent,omitempty"` // of leases
+
+	PasswordFile string `json:"password_file,omitempty"`
+	SeedFile     string `json:"seed_file,omitempty"`
 
 	Leases []checkedLease `json:"leases,omitempty"`
 }
@@ -166,9 +178,12 @@ func storeJSON(s *policyfile.Server) *checkedStore {
 		return nil
 	}
 	out := &checkedStore{Redis: c.Redis, Sentinel: c.Sentinel, Cluster: c.Cluster, Mode: "exact", Nodes: c.Nodes,
-		Prefix: redisstore.DefaultPrefix, Timeout: redisstore.DefaultBudget.Seconds()}
+		Prefix: redisstore.DefaultPrefix, Timeout: redisstore.DefaultBudget.Seconds(), PasswordFile: c.PasswordFile, SeedFile: c.SeedFile}
 	if c.Leased {
-		out.Mode = "leased"
+		out.Mode, out.Share = "leased", float64(c.Share)
+		if c.Share == 0 {
+			out.Share = 100 * spillgate.DefaultLeaseShare
+		}
 	}
 	if c.Prefix != "" {
 		out.Prefix = c.Prefix
