@@ -64,6 +64,7 @@ type inflater struct {
 	stop   func()
 	piece  []byte // what is to be read
 	yield  func(struct{}) bool
+	idle   int // times in a row that the decoder neither gave nor took anything
 	broken bool
 	ended  bool // no more will come
 }
@@ -81,6 +82,9 @@ func inflate(open Decoder, sink func([]byte), most int) *inflater {
 }
 
 var errTooLong = errors.New("it unpacks to too much")
+
+// maxIdle is how often a decoder may do nothing until it is given up.
+const maxIdle = 100
 
 // run unpacks to the end. A decoder that panics on what an upstream sends has
 // not read it; the answer itself is none of its business, and goes on.
@@ -104,6 +108,11 @@ func (f *inflater) run(open Decoder, sink func([]byte), most int) (err error) {
 		if err == io.EOF {
 			return nil
 		}
+		if n > 0 {
+			f.idle = 0
+		} else if f.idle++; err == nil && f.idle > maxIdle {
+			err = io.ErrNoProgress
+		}
 		if err != nil {
 			return err
 		}
@@ -126,6 +135,7 @@ func (f *inflater) end() bool {
 
 // Read gives the decoder what has come, and waits for more.
 func (f *inflater) Read(p []byte) (int, error) {
+	f.idle = 0
 	for len(f.piece) == 0 {
 		if f.ended || !f.yield(struct{}{}) {
 			return 0, io.EOF

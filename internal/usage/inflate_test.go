@@ -52,14 +52,17 @@ func TestDecodersOfOthers(t *testing.T) {
 	}
 }
 
-// TestDecodersThatPanic : what an upstream sends may be anything, and the answer
-// goes on all the same.
-func TestDecodersThatPanic(t *testing.T) {
+// TestDecodersThatPanicOrStop : what an upstream sends may be anything, and the
+// answer goes on all the same.
+func TestDecodersThatPanicOrStop(t *testing.T) {
 	atOnce := func(io.Reader) (io.ReadCloser, error) { panic("at once") }
 	later := func(r io.Reader) (io.ReadCloser, error) {
 		return io.NopCloser(io.MultiReader(io.LimitReader(r, 100), readerFunc(func([]byte) (int, error) { panic("later") }))), nil
 	}
-	for _, open := range []Decoder{atOnce, later} {
+	stuck := func(r io.Reader) (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(io.LimitReader(r, 100), readerFunc(func([]byte) (int, error) { return 0, nil }))), nil
+	}
+	for _, open := range []Decoder{atOnce, later, stuck} {
 		if got := unpacked(open, bytes.Repeat([]byte("data: {}\n\n"), 100), 30); got != (Counts{Opaque: true}) {
 			t.Errorf("%+v", got)
 		}
