@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"slices"
 	"strings"
 )
 
@@ -11,6 +12,8 @@ import (
 var (
 	//go:embed script/one.lua
 	oneLua string
+	//go:embed script/many.lua
+	manyLua string
 	//go:embed script/head.lua
 	headLua string
 	//go:embed script/bucket.lua
@@ -30,12 +33,13 @@ var (
 // A script is one that the server knows by its digest.
 type script struct{ source, sha string }
 
-// There are three that do the same, since a server makes the functions of a
-// script anew each time it is run: for one charge, for what most limits are, and
-// for all.
+// There are four that do the same, since a server makes the functions of a script
+// anew each time it is run, and tables cost it most: for one charge, for what most
+// requests are, for buckets, and for all.
 var (
 	whole   = scriptOf(headLua, bucketLua, windowsLua, settleLua, askLua, keptLua, mainLua)
 	single  = scriptOf(oneLua)
+	many    = scriptOf(manyLua)
 	buckets = scriptOf(headLua, bucketLua, askLua, mainLua)
 )
 
@@ -47,8 +51,11 @@ func scriptOf(pieces ...string) script {
 
 // script returns which one g needs.
 func (g *group) script() script {
-	if len(g.ops) == 1 && g.ops[0].simple() {
-		return single
+	if !slices.ContainsFunc(g.ops, func(o *op) bool { return !o.simple() }) {
+		if len(g.ops) == 1 && len(g.ops[0].parts) == 1 {
+			return single
+		}
+		return many
 	}
 	for _, o := range g.ops {
 		if o.fix != nil {
@@ -63,11 +70,17 @@ func (g *group) script() script {
 	return buckets
 }
 
-// simple reports whether o is a single charge of a bucket.
+// simple reports whether o is charges of buckets, each of a key of its own, and
+// nothing beside that.
 func (o *op) simple() bool {
-	if len(o.parts) != 1 || o.fix != nil || o.dry || o.replace != nil {
+	if o.fix != nil || o.dry || o.replace != nil {
 		return false
 	}
-	p := &o.parts[0]
-	return p.kind == kindBucket && p.q.N > 0 && p.q.Min == 0 && p.q.Need <= p.q.N && p.ttl == 0 && !p.strict && !p.trial
+	for i := range o.parts {
+		p := &o.parts[i]
+		if p.kind != kindBucket || p.root != i || p.q.N == 0 || p.q.Min > 0 || p.q.Need > p.q.N || p.ttl > 0 || p.strict || p.trial {
+			return false
+		}
+	}
+	return true
 }

@@ -48,5 +48,5 @@ local how, when = 'PXAT', s * 1000 + math.ceil(n / 1e6)
 if given == 1 then
 	how, when = 'PX', (s - ts) * 1000 + math.ceil((n - tn) / 1e6) + 3600000
 end
-redis.call('SET', KEYS[1], label .. struct.pack('>I5I4I5', s + 549755813888, n + hi * 1073741824, l - hi * 1099511627776), how, when)
+redis.call('SET', KEYS[1], label .. struct.pack('>I5I4I5', s + 549755813888, n + hi * 1073741824, l - hi * 1099511627776), how, string.format('%d', when))
 return {ts, tn, 'A', raw}
