@@ -41,6 +41,9 @@ type Explained struct {
 	// Key is the key of the request under this rule, as that of a [Caller];
 	// "" if it does not match. Secret parts are fingerprints.
 	Key string
+	// Lane is the number, from 1, of the [Lane] that the request is in; 0 if
+	// the rule has none, or the request does not match.
+	Lane int
 }
 
 // Explain decides a request on an empty store and says of each rule what it
@@ -70,6 +73,7 @@ func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
 		at.Matches, at.Exempts = true, r.Exempt
 		at.Outcome = x.Verdict.Of(r.Name)
 		at.Key = string(s.appendText(nil, r.Key, &e.prints))
+		at.Lane = r.laneOf(&s.request)
 		by := s.over.of(i)
 		switch {
 		case at.Exempts || at.Outcome != nil:
@@ -99,6 +103,24 @@ func (p *Policy) sparing() *Policy {
 		}
 	}
 	return &out
+}
+
+// laneOf returns the number of the lane that says what r keeps of a request, 0
+// if it has none.
+func (r *rule) laneOf(s *request) (lane int) {
+	for i := range r.lanes {
+		n := &r.lanes[i]
+		if !s.meets(n.match, false) {
+			continue
+		}
+		if lane == 0 || n.keep > r.lanes[lane-1].keep {
+			lane = i + 1
+		}
+		if s.meets(n.match, true) {
+			break
+		}
+	}
+	return lane
 }
 
 // exempting returns the name of a rule by which the request is exempt from r.

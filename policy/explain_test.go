@@ -275,3 +275,21 @@ func TestExplainOfARuleThatSparesSome(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainTellsTheLane : the one that says what is kept, of those that an odd
+// path is in.
+func TestExplainTellsTheLane(t *testing.T) {
+	path := func(s string) Match { return Match{{Attribute{Kind: Path}, []string{s}}} }
+	r := testRule(t, "r", "10/s")
+	r.Lanes = []Lane{{Match: path("/a"), Keep: 0}, {Match: path("/a/b"), Keep: 5}, {Keep: 2}}
+	p, err := Compile([]Rule{r, testRule(t, "none", "10/s")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{"/a": 1, "/a/b": 2, "/c": 3, "/a%2Fb": 2} {
+		x := p.Explain(Attrs{"path": string(p.Paths().Append(nil, path))})
+		if got := x.Rules[0].Lane; got != want || x.Rules[1].Lane != 0 || x.Rules[0].Outcome.Kept() != r.Lanes[got-1].Keep {
+			t.Errorf("%s: lane %d, want %d; %d are kept", path, got, want, x.Rules[0].Outcome.Kept())
+		}
+	}
+}

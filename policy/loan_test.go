@@ -25,7 +25,12 @@ func TestLoan(t *testing.T) {
 	}
 	l = new(Loan)
 	l.Lend(t.Context(), v)
-	if FromContext(l) != v || FromContext(l) != v || l.Return() || FromContext(l) != v {
+	for range 2 {
+		if FromContext(l) != v {
+			t.Error("who asks does not get it")
+		}
+	}
+	if l.Return() || FromContext(l) != v {
 		t.Error("who asked does not keep it")
 	}
 }

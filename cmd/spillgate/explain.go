@@ -358,6 +358,9 @@ func said(at *policy.Explained) []string {
 	if kept := o.Kept(); kept > 0 {
 		limit += fmt.Sprintf(", beside %d that are kept for better lanes", kept)
 	}
+	if at.Lane > 0 {
+		limit += fmt.Sprintf(" (lane %d of %d)", at.Lane, len(r.Lanes))
+	}
 	return append(out, limit)
 }
 
@@ -434,6 +437,7 @@ type explainedRule struct {
 	Unit       string   `json:"unit,omitempty"`
 	Charged    *int64   `json:"charged,omitempty"`
 	Remaining  *int64   `json:"remaining,omitempty"`
+	Lane       int      `json:"lane,omitempty"`        // from 1
 	Kept       int64    `json:"kept,omitempty"`        // for better lanes
 	RetryAfter *float64 `json:"retry_after,omitempty"` // seconds; -1 if no wait helps
 
@@ -504,7 +508,7 @@ func (x *explained) asJSON() explainedJSON {
 				r.Override = o.Override.String()
 			}
 			if o.Judged() {
-				r.Unit, r.Charged, r.Remaining, r.Kept = unit(at.Rule), &o.Decision.Taken, &o.Decision.Remaining, o.Kept()
+				r.Unit, r.Charged, r.Remaining, r.Kept, r.Lane = unit(at.Rule), &o.Decision.Taken, &o.Decision.Remaining, o.Kept(), at.Lane
 			}
 			if !o.Decision.Allowed {
 				r.RetryAfter = seconds(o.Decision.RetryAfter)
