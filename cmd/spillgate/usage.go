@@ -10,7 +10,7 @@ import (
 	"github.com/spillgate/spillgate/policy"
 )
 
-// usageText says for people how calls are paid for, two lines each.
+// usageText says for people how calls are paid for, two lines each or three.
 func usageText(p *policy.Policy) (lines []string) {
 	for i := range p.Usage() {
 		u := &p.Usage()[i]
@@ -18,6 +18,9 @@ func usageText(p *policy.Policy) (lines []string) {
 			fmt.Sprintf("usage of %s: %s, as answers say (%s)", usageUnit(u), requests(u.Match), formatText(u)),
 			fmt.Sprintf("  reserves %s for the request and %s for the answer%s; errors are %s",
 				cmp.Or(u.Input, policy.DefaultInput), cmp.Or(u.Output, policy.DefaultOutput), weightsText(u), errorsWord(u)))
+		if u.Read != 0 && u.Read != policy.DefaultRead {
+			lines = append(lines, fmt.Sprintf("  looks at %d bytes of a request", u.Read))
+		}
 	}
 	return lines
 }
