@@ -7,10 +7,12 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// offered reports whether the gateway knows attributes of kind k. The others
-// come from a program.
-func offered(k policy.Kind) bool {
+// offers reports whether the gateway knows attributes of kind k. The others come
+// from a program, or from certificates of clients.
+func (s *Server) offers(k policy.Kind) bool {
 	switch k {
+	case policy.TLSClient:
+		return s.TLS.ClientCAFile != ""
 	case policy.ClientIP, policy.Method, policy.Path, policy.Host, policy.Header, policy.Cookie, policy.Query, policy.ContentLength:
 		return true
 	}
@@ -23,20 +25,20 @@ func (d *decoder) beyondGateway(doc *document) (errs []*Error) {
 		r, m := &doc.rules[i], &doc.places[i]
 		for j := range r.Key {
 			for _, a := range r.Key[j].Attributes {
-				if offered(a.Kind) {
+				if doc.server.offers(a.Kind) {
 					continue
 				}
 				says := fmt.Sprintf("key: the gateway knows no %s, so this tells no callers apart", a)
 				if len(r.Key[j].Attributes) > 1 {
 					says = fmt.Sprintf("key: the gateway knows no %s, so this is never used", a)
 				}
-				errs = append(errs, d.beyond(entry(m.at("key"), j), says))
+				errs = append(errs, d.beyond(entry(m.at("key"), j), a, says))
 			}
 		}
 		of := func(key string, at *yaml.Node, match policy.Match) {
 			for _, c := range match {
-				if !offered(c.Attribute.Kind) {
-					errs = append(errs, d.beyond(condition(at, c.Attribute),
+				if !doc.server.offers(c.Attribute.Kind) {
+					errs = append(errs, d.beyond(condition(at, c.Attribute), c.Attribute,
 						fmt.Sprintf("%s: the gateway knows no %s, so this says nothing about a request", key, c.Attribute)))
 				}
 			}
@@ -52,16 +54,16 @@ func (d *decoder) beyondGateway(doc *document) (errs []*Error) {
 		for j := range r.Prices {
 			p, at := &r.Prices[j], entry(m.at("cost"), j)
 			of("cost: match", under(at, "match"), p.Match)
-			if !offered(p.From.Kind) { // none is one that is offered
-				errs = append(errs, d.beyond(under(at, "from"),
+			if !doc.server.offers(p.From.Kind) { // none is one that is offered
+				errs = append(errs, d.beyond(under(at, "from"), p.From,
 					fmt.Sprintf("cost: from: the gateway knows no %s, so every request would cost the same", p.From)))
 			}
 		}
 	}
 	for i := range doc.usage {
 		for _, c := range doc.usage[i].Match {
-			if !offered(c.Attribute.Kind) {
-				errs = append(errs, d.beyond(condition(doc.usagePlaces[i].at("match"), c.Attribute),
+			if !doc.server.offers(c.Attribute.Kind) {
+				errs = append(errs, d.beyond(condition(doc.usagePlaces[i].at("match"), c.Attribute), c.Attribute,
 					fmt.Sprintf("match: the gateway knows no %s, so this says nothing about a request", c.Attribute)))
 			}
 		}
@@ -80,9 +82,13 @@ func under(n *yaml.Node, key string) *yaml.Node {
 	return n
 }
 
-func (d *decoder) beyond(at *yaml.Node, says string) *Error {
-	return d.src.errorAt(at.Line, at.Column, says,
-		"use client.ip, host, method, path, content-length, header.NAME, cookie.NAME or query.NAME; a file for a program has no server part")
+// beyond says that the gateway does not know a.
+func (d *decoder) beyond(at *yaml.Node, a policy.Attribute, says string) *Error {
+	fix := "use client.ip, host, method, path, content-length, header.NAME, cookie.NAME or query.NAME; a file for a program has no server part"
+	if a.Kind == policy.TLSClient {
+		fix = "name those who sign the certificates of clients: server: {tls: {client_ca_file: /etc/spillgate/clients.pem}}, beside the server's own"
+	}
+	return d.src.errorAt(at.Line, at.Column, says, fix)
 }
 
 // entry returns the i-th of one or more values.

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync/atomic"
 
 	"github.com/spillgate/spillgate/cmd/spillgate/internal/watch"
@@ -12,21 +14,24 @@ import (
 )
 
 // certificates returns how connections are encrypted, nil if they are not. Until
-// stop is called the files are watched: a certificate that is renewed is used
-// from the next connection on.
+// stop is called the files are watched: what is renewed is used from the next
+// connection on.
 func certificates(ctx context.Context, t policyfile.TLS, logger *slog.Logger) (config *tls.Config, stop func(), err error) {
 	if t == (policyfile.TLS{}) {
 		return nil, func() {}, nil
 	}
-	files := watch.New(t.CertificateFile, t.KeyFile) // before they are read, so that no change is missed
-	var current atomic.Pointer[tls.Certificate]
+	names := []string{t.CertificateFile, t.KeyFile}
+	if t.ClientCAFile != "" {
+		names = append(names, t.ClientCAFile)
+	}
+	files := watch.New(names...) // before they are read, so that no change is missed
+	var current atomic.Pointer[tls.Config]
 	read := func() error {
-		c, err := tls.LoadX509KeyPair(t.CertificateFile, t.KeyFile)
-		if err != nil {
-			return fmt.Errorf("tls: certificate_file %s, key_file %s: %w", t.CertificateFile, t.KeyFile, err)
+		c, err := encryption(t)
+		if err == nil {
+			current.Store(c)
 		}
-		current.Store(&c)
-		return nil
+		return err
 	}
 	if err := read(); err != nil {
 		return nil, nil, err
@@ -40,11 +45,32 @@ func certificates(ctx context.Context, t policyfile.TLS, logger *slog.Logger) (c
 				logger.Error("the certificate is broken or gone, or its key is another's: the last good one holds", "error", err)
 				return
 			}
-			logger.Info("certificate read anew", "until", current.Load().Leaf.NotAfter)
+			logger.Info("certificate read anew", "until", current.Load().Certificates[0].Leaf.NotAfter)
 		})
 	}()
-	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current.Load(), nil }},
-		func() { cancel(); <-ended }, nil
+	config = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.Load(), nil }}
+	return config, func() { cancel(); <-ended }, nil
+}
+
+// encryption reads the files that t names.
+func encryption(t policyfile.TLS) (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(t.CertificateFile, t.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls: certificate_file %s, key_file %s: %w", t.CertificateFile, t.KeyFile, err)
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}}
+	if t.ClientCAFile == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(t.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls: client_ca_file: %w", err)
+	}
+	c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
+	if !c.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("tls: client_ca_file %s: no certificate in it; want some in PEM", t.ClientCAFile)
+	}
+	return c, nil
 }
 
 // tlsText says for people what the file says of TLS.
@@ -52,18 +78,23 @@ func tlsText(t policyfile.TLS) []string {
 	if t == (policyfile.TLS{}) {
 		return nil
 	}
-	return []string{fmt.Sprintf("TLS: certificate %s, key %s; HTTP/1.1 and HTTP/2", t.CertificateFile, t.KeyFile)}
+	text := fmt.Sprintf("TLS: certificate %s, key %s; HTTP/1.1 and HTTP/2", t.CertificateFile, t.KeyFile)
+	if t.ClientCAFile != "" {
+		text += "; clients may have certificates that are signed by those of " + t.ClientCAFile
+	}
+	return []string{text}
 }
 
 // checkedTLS is what `check --json` prints of it.
 type checkedTLS struct {
 	CertificateFile string `json:"certificate_file"`
 	KeyFile         string `json:"key_file"`
+	ClientCAFile    string `json:"client_ca_file,omitempty"`
 }
 
 func tlsJSON(t policyfile.TLS) *checkedTLS {
 	if t == (policyfile.TLS{}) {
 		return nil
 	}
-	return &checkedTLS{t.CertificateFile, t.KeyFile}
+	return &checkedTLS{t.CertificateFile, t.KeyFile, t.ClientCAFile}
 }

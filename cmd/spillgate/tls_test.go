@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"os"
@@ -15,16 +16,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillgate/spillgate/policyfile"
 )
 
-// certify writes a certificate with that number, and its key.
-func certify(t *testing.T, number int64, certificate, key string) {
+// certify writes a certificate with that number and for that name, and its key.
+func certify(t *testing.T, number int64, name, certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(number), DNSNames: []string{"x"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	c := &x509.Certificate{SerialNumber: big.NewInt(number), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +48,7 @@ func certify(t *testing.T, number int64, certificate, key string) {
 func TestServeOverTLS(t *testing.T) {
 	dir := t.TempDir()
 	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	certify(t, 1, certificate, key)
+	certify(t, 1, "x", certificate, key)
 	p := start(t, fmt.Sprintf(`
 server:
   tls: {certificate_file: %s, key_file: %s}
@@ -79,9 +82,81 @@ rules:
 	if n := number(); n != 1 {
 		t.Errorf("certificate %d while the file is broken", n)
 	}
-	certify(t, 2, certificate, key)
+	certify(t, 2, "x", certificate, key)
 	p.log.await(t, p.exited, "certificate read anew")
 	if n := number(); n != 2 {
 		t.Errorf("certificate %d after it was renewed", n)
+	}
+}
+
+// Rules know whom the certificate of a client is for, over both versions of HTTP,
+// and nobody is believed whom none of those named has signed.
+func TestServeKnowsClientsByCertificate(t *testing.T) {
+	dir := t.TempDir()
+	var believed []byte
+	for i, name := range []string{"x", "ann", "bob", "mallory"} {
+		certify(t, int64(i), name, filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
+		if name == "ann" || name == "bob" {
+			text, err := os.ReadFile(filepath.Join(dir, name+".crt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			believed = append(believed, text...)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "clients.pem"), believed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, fmt.Sprintf(`
+server:
+  tls: {certificate_file: %[1]s/x.crt, key_file: %[1]s/x.key, client_ca_file: %[1]s/clients.pem}
+rules:
+  - {name: partner, key: tls.client, limit: 1/h burst 2, missing: deny}
+`, dir), "--demo")
+	ask := func(name, version string) (int, error) {
+		tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{version}}}
+		defer tr.CloseIdleConnections()
+		if name != "" {
+			c, err := tls.LoadX509KeyPair(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr.TLSClientConfig.Certificates = []tls.Certificate{c}
+			// Also if the server says that it would not believe it.
+			tr.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
+		}
+		resp, err := (&http.Client{Transport: tr, Timeout: 20 * time.Second}).Get(p.url)
+		if err != nil {
+			return 0, err
+		}
+		resp.Body.Close()
+		return resp.StatusCode, nil
+	}
+	for i, c := range []struct {
+		name, version string
+		status        int
+	}{
+		{"", "h2", 403}, {"ann", "h2", 200}, {"ann", "http/1.1", 200}, {"ann", "h2", 429}, {"bob", "http/1.1", 200}, {"", "http/1.1", 403}, {"mallory", "h2", 0}, {"mallory", "http/1.1", 0},
+	} {
+		if status, err := ask(c.name, c.version); status != c.status {
+			t.Errorf("request %d of %q over %s: %d, %v; want %d", i, c.name, c.version, status, err, c.status)
+		}
+	}
+}
+
+func TestCertificatesThatCantBeUsed(t *testing.T) {
+	dir := t.TempDir()
+	crt, key, other := filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key"), filepath.Join(dir, "b.key")
+	certify(t, 1, "a", crt, key)
+	certify(t, 2, "b", filepath.Join(dir, "b.crt"), other)
+	for says, c := range map[string]policyfile.TLS{
+		"key_file " + other + ": tls: private key does not match": {CertificateFile: crt, KeyFile: other},
+		"certificate_file " + key + ", ":                          {CertificateFile: key, KeyFile: key},
+		"client_ca_file " + key + ": no certificate in it":        {CertificateFile: crt, KeyFile: key, ClientCAFile: key},
+		"client_ca_file: open " + dir + "/none":                   {CertificateFile: crt, KeyFile: key, ClientCAFile: dir + "/none"},
+	} {
+		if _, _, err := certificates(t.Context(), c, slog.New(slog.DiscardHandler)); err == nil || !strings.HasPrefix(err.Error(), "tls: ") || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
 	}
 }
