@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -173,8 +174,8 @@ type group struct {
 	ops   []*op
 	keys  []string
 	plain int
-	index map[string]int // of the key, from 0
-	kept  map[string]bool
+	index map[string]int  // of the key, from 0
+	kept  map[string]bool // of a log or slots, by key; nil if no op has any
 	asks  map[ask]int
 }
 
@@ -257,17 +258,28 @@ func again(ctx context.Context, conn Conn, calls []Call) {
 // group lays out which op goes in which run of the script, takes before settles,
 // and numbers keys and asks.
 func (b *batch) group(slots bool) {
+	kept := slices.ContainsFunc(b.ops, (*op).kept)
 	for _, settles := range [2]bool{false, true} {
 		for _, o := range b.ops {
 			if (o.fix != nil) != settles {
 				continue
 			}
-			b.place(o, slots)
+			b.place(o, slots, kept)
 		}
 	}
 }
 
-func (b *batch) place(o *op, slots bool) {
+// kept reports whether o has a log or slots.
+func (o *op) kept() bool {
+	for i := range o.parts {
+		if o.parts[i].kind.kept() {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *batch) place(o *op, slots, kept bool) {
 	at := -1
 	for i := range b.groups {
 		if slots && b.groups[i].ops[0].slot != o.slot || b.groups[i].clashes(o) {
@@ -278,10 +290,17 @@ func (b *batch) place(o *op, slots bool) {
 	}
 	if at < 0 {
 		at = len(b.groups)
-		b.groups = append(b.groups, group{index: map[string]int{}, kept: map[string]bool{}, asks: map[ask]int{}})
+		g := group{index: make(map[string]int, len(b.ops)), asks: map[ask]int{}}
+		if kept {
+			g.kept = map[string]bool{}
+		}
+		b.groups = append(b.groups, g)
 	}
 	g := &b.groups[at]
 	g.ops = append(g.ops, o)
+	if !kept {
+		return
+	}
 	for i := range o.parts {
 		if p := &o.parts[i]; p.kind != kindNone {
 			g.kept[p.key] = p.kind.kept()
@@ -292,6 +311,9 @@ func (b *batch) place(o *op, slots bool) {
 // clashes reports whether g knows a key of o as one of the other kind: numbers
 // where o has a log or slots, or the other way round.
 func (g *group) clashes(o *op) bool {
+	if g.kept == nil {
+		return false
+	}
 	for i := range o.parts {
 		p := &o.parts[i]
 		if kept, known := g.kept[p.key]; known && kept != p.kind.kept() {
@@ -327,7 +349,9 @@ func (g *group) encode(given bool, floor int64, s *Store) []string {
 	args := make([]string, 2, 8)
 	args[0] = string(head.b)
 	program := make([]byte, 0, 8*len(g.ops))
-	refuse := 0 // the ask that refuses what is not to be taken
+	refuse := 0    // the ask that refuses what is not to be taken
+	var last *part // whose ask is the one before
+	same := 0
 	for _, o := range g.ops {
 		n := len(program)
 		program = append(program, 0)
@@ -344,6 +368,8 @@ func (g *group) encode(given bool, floor int64, s *Store) []string {
 				}
 				args = append(args, o.replace[i].encode())
 				a = len(args) - 2
+			case last != nil && last.ask == p.ask:
+				a = same
 			default:
 				var ok bool
 				if a, ok = g.asks[p.ask]; !ok {
@@ -351,6 +377,7 @@ func (g *group) encode(given bool, floor int64, s *Store) []string {
 					a = len(args) - 2
 					g.asks[p.ask] = a
 				}
+				last, same = p, a
 			}
 			k := g.index[p.key] + 1
 			program[n]++

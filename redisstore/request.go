@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -58,9 +59,21 @@ type request struct {
 
 // newRequest sums the charges up.
 func newRequest(cs []spillgate.Charge, name func(*spillgate.Space, spillgate.Key) string) (request, error) {
-	r := request{
-		charges: append([]spillgate.Charge(nil), cs...), out: make([]spillgate.Decision, len(cs)),
-		parts: make([]part, 0, len(cs)), of: make([]int, len(cs)),
+	var r request
+	if len(cs) == 1 { // most are that: one piece of memory
+		var one struct {
+			charges [1]spillgate.Charge
+			out     [1]spillgate.Decision
+			parts   [1]part
+			of      [1]int
+		}
+		one.charges[0] = cs[0]
+		r = request{charges: one.charges[:], out: one.out[:], parts: one.parts[:0], of: one.of[:]}
+	} else {
+		r = request{
+			charges: slices.Clone(cs), out: make([]spillgate.Decision, len(cs)),
+			parts: make([]part, 0, len(cs)), of: make([]int, len(cs)),
+		}
 	}
 	for _, trial := range [2]bool{false, true} {
 		for i := range r.charges {
