@@ -3,6 +3,8 @@ package httplimit
 import (
 	"net/http"
 	"strings"
+
+	"github.com/spillgate/spillgate/policy"
 )
 
 // overrides are the fields by which some programs let a request have another
@@ -12,12 +14,11 @@ var overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method
 // longestMethod is how long a method in such a field is at most.
 const longestMethod = 24
 
-// appendMethod appends the method as it was sent (methods are case-sensitive:
-// RFC 9110, 9.1; "post" is not what a router serves as POST), and, after a NUL,
-// each other one that the request may be served as.
+// appendMethod appends the method, and, after a NUL, each other one that the
+// request may be served as: by [policy.AppendMethod], or by a field.
 func appendMethod(dst []byte, r *http.Request) []byte {
 	start := len(dst)
-	dst = append(dst, r.Method...)
+	dst = policy.AppendMethod(dst, r.Method)
 	for _, name := range overrides {
 		for _, line := range r.Header[name] {
 			other := strings.ToUpper(strings.TrimSpace(line))

@@ -12,9 +12,10 @@ type Kind uint8
 const (
 	// ClientIP is the client's address; text in any form netip reads.
 	ClientIP Kind = iota
-	// Method is the request's method as it was sent. Where some program may
-	// serve the request as one of another method, by a field that says so, that
-	// follows after a NUL: rules speak of both, as with a path's readings.
+	// Method is the request's method in the form of [AppendMethod]. Where some
+	// program may serve the request as one of another method, by a field that
+	// says so, that follows after a NUL: rules speak of both, as with a path's
+	// readings.
 	Method
 	// Path is the request's path in the form of [AppendPath].
 	Path

@@ -165,8 +165,11 @@ func otherAttribute[T any](of func(*T) *given) func(d *decoder, key, value *yaml
 			d.fail(value, fix, "%s", msg)
 			return true
 		}
-		if a.Kind == policy.Path {
+		switch a.Kind {
+		case policy.Path:
 			s = string(d.paths.Append(nil, s))
+		case policy.Method:
+			s = string(policy.AppendMethod(nil, s))
 		}
 		g := of(into)
 		if g.attrs == nil {

@@ -210,6 +210,9 @@ func bypassTricks(t *testing.T) []trick {
 			names := []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "x-http-method-override"}
 			return head("PUT /login", "Host: x", names[n%len(names)]+": "+[]string{"POST", "post", " Post "}[n%3])
 		}},
+		{name: "a method in lower case", write: func(n int) string {
+			return head([]string{"post", "Post", "pOST", "POST"}[n%4]+" /login", "Host: x")
+		}},
 		{name: "a peek that is none", rules: peeks, count: all, write: func(n int) string {
 			targets := []string{"GET /login;x/..;/report", "GET /login/..;/login/../x", "GET /login%2f..%2fx", "GET /x"}
 			if n%2 == 0 {
@@ -272,7 +275,7 @@ func (l *loose) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // isLogin takes a request for a login if any server might: by any method that
 // is named, by any reading of the target.
 func isLogin(r *http.Request) bool {
-	methods := []string{r.Method}
+	methods := []string{strings.ToUpper(r.Method)}
 	for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
 		methods = append(methods, strings.ToUpper(strings.TrimSpace(r.Header.Get(name))))
 	}
