@@ -155,39 +155,6 @@ func TestB086LostReplyIsChargedOnce(t *testing.T) {
 	}
 }
 
-// Nodes whose clocks differ count by one clock, the server's.
-func TestB088OneClock(t *testing.T) {
-	server := redistest.Start(t)
-	c := charge(t, "50/s burst 10")
-	var mu sync.Mutex
-	var taken int64
-	var from, to spillgate.Instant
-	var wg sync.WaitGroup
-	for range 2 {
-		s := open(t, server.Client(), redisstore.Remember(0))
-		wg.Go(func() {
-			for range 300 {
-				d, err := take(s, c)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				if from == 0 || d.At < from {
-					from = d.At
-				}
-				to = max(to, d.At)
-				taken += d.Taken
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	if most := 10 + int64(to-from)*50/1e9 + 1; taken > most {
-		t.Errorf("%d admitted in %s, want at most %d", taken, time.Duration(to-from), most)
-	}
-}
-
 // While packets are dropped, only the first calls wait.
 func TestB092OnlyTheFirstWait(t *testing.T) {
 	server := redistest.Start(t)
