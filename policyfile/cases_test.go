@@ -106,3 +106,36 @@ func TestB140NegativeNumbersAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// Nobody is trusted who is not named: a list that was emptied, or a number of
+// hops without the addresses that they have, is refused, and not taken for trust
+// in everybody.
+func TestB126TrustIsNamedOrRefused(t *testing.T) {
+	for client, want := range map[string]string{
+		"{trusted: [], from: x-forwarded-for}":             "trusted: the list is empty",
+		"{trusted: null, from: x-forwarded-for}":           "trusted: ",
+		"{from: x-forwarded-for}":                          "trusted",
+		"{hops: 1, from: x-forwarded-for}":                 `unknown key "hops"`,
+		"{trusted: 1, from: x-forwarded-for}":              "trusted: ",
+		`{trusted: "", from: x-forwarded-for}`:             "trusted: ",
+		`{trusted: "*", from: x-forwarded-for}`:            "trusted: ",
+		"{trusted: private}":                               "from",
+		"true":                                             "client_ip: ",
+		"{trusted: [10.0.0.0/8, nobody], from: x-real-ip}": `"nobody"`,
+		"{trusted: 10.0.0.0/8, from: x-forwarded-for}":     "",
+		"{trusted: [10.0.0.0/8], from: forwarded}":         "",
+	} {
+		f, err := Parse("limits.yaml", []byte("server: {upstream: \"http://127.0.0.1:1\", client_ip: "+client+"}\nrules: [{name: r, limit: 5/s, key: client.ip}]\n"))
+		switch {
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("client_ip: %s: %v, want an error of %s", client, err, want)
+		case want == "" && err != nil:
+			t.Errorf("client_ip: %s: %v", client, err)
+		case err == nil:
+			h := map[string][]string{"X-Forwarded-For": {"203.0.113.9"}}
+			if got := f.Server.Client.Addr("198.51.100.7:80", h); got.String() != "198.51.100.7" {
+				t.Errorf("client_ip: %s: whoever connects is %s by its own word", client, got)
+			}
+		}
+	}
+}
