@@ -25,11 +25,11 @@ test: needs ## all tests of all modules, with the race detector
 	go test -run Alloc . ./policy ./policyfile ./httplimit ./grpclimit ./redisstore # sync.Pool forgets at random under -race
 	@$(MAKE) --no-print-directory house
 
-# The house tests read files of every module. `go test` notices changed files
+# These tests read files of every module. `go test` notices changed files
 # only inside the module under test, so a cached pass of these would be stale.
 .PHONY: house
-house: ## the house rules alone: floors, package docs, links, modules
-	go test -count=1 ./proof/house
+house: ## the house rules alone: floors, package docs, links, modules, and the tests that docs/proof.md names
+	go test -count=1 ./proof/house ./proof/cases
 
 .PHONY: needs
 needs: ## install the programs that tests start, if they are missing
@@ -54,7 +54,7 @@ bench-short: ## the same in seconds; fails when a ratio is off by a factor
 	@scripts/programs bench/*/ -- -short
 
 .PHONY: proof
-proof: ## the long proofs: mutants, soak, five minutes of each fuzz target
+proof: ## the long proofs: lists, histories, seeds, mutants, soak, five minutes of each fuzz target
 	@scripts/programs proof/long/*/
 	@scripts/fuzz 5m
 
