@@ -114,7 +114,7 @@ func TestSpellings(t *testing.T) {
 		"POST http://example.com/login HTTP/1.1\r\nHost: other.example":     {"login", "all"},
 		"POST http://EXAMPLE.COM:80//login HTTP/1.1\r\nHost: other.example": {"login", "all"},
 		"POST /login HTTP/1.1\r\nHost: example.com\r\nX-HTTP-Method: GET":   {"login", "all"},
-		"post /login HTTP/1.1\r\nHost: example.com":                         {"all"}, // what no router serves as POST
+		"post /login HTTP/1.1\r\nHost: example.com":                         {"login", "all"}, // some servers serve it as POST
 		"PUT /login HTTP/1.1\r\nHost: example.com":                          {"all"},
 		"POST /login/more HTTP/1.1\r\nHost: example.com":                    {"all"},
 		"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443":         {"all"},

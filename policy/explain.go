@@ -214,7 +214,7 @@ func (c *condition) shown(r *request, prints *fingerprints) string {
 		return ""
 	case c.attr.Secret():
 		return string(prints.appendFingerprint(nil, &c.attr, v))
-	case c.attr.Kind == Path:
+	case c.attr.Kind.read():
 		var all []string
 		for _, reading := range bytes.Split(v, []byte{readingsEnd}) {
 			all = append(all, string(appendValue(nil, reading)))

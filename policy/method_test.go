@@ -35,3 +35,14 @@ func TestMethodInLowerCase(t *testing.T) {
 		t.Errorf("get is no peek in all its readings, and one that is not GET: %+v", v)
 	}
 }
+
+// People are told all readings.
+func TestMethodsAreExplained(t *testing.T) {
+	r := testRule(t, "r", "1/s")
+	r.Match = Match{{Attribute{Kind: Method}, []string{"POST"}}}
+	e := testEngine(t, r)
+	x := e.Policy().Explain(Attrs{"method": string(AppendMethod(nil, "put"))})
+	if got, want := x.Rules[0].Why, "method is put or PUT, not POST"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

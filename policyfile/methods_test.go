@@ -17,20 +17,22 @@ func TestMethodsAreThoseOfFronts(t *testing.T) {
 	}
 	for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Method"} {
 		for _, value := range []string{"POST", " post ", "GET", "A-METHOD-OF-24-CHARACTERS", "A-METHOD-OF-24-CHARACTER", ""} {
-			r := httptest.NewRequest("GET", "/", nil)
-			r.Header.Set(name, value)
-			front := httplimit.Attributes(f.Policy, r)
-			own := policy.Attrs{"method": "GET"}
-			a, err := policy.ParseAttribute("header." + name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			own[a.String()] = value
-			otherMethods(own)
-			method := policy.Attribute{Kind: policy.Method}
-			want, _ := front.AppendAttr(nil, method)
-			if got, _ := own.AppendAttr(nil, method); string(got) != string(want) {
-				t.Errorf("%s: %q: %q, want %q", name, value, got, want)
+			for _, method := range []string{"GET", "get", "Post"} {
+				r := httptest.NewRequest(method, "/", nil)
+				r.Header.Set(name, value)
+				front := httplimit.Attributes(f.Policy, r)
+				own := policy.Attrs{"method": method}
+				a, err := policy.ParseAttribute("header." + name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				own[a.String()] = value
+				otherMethods(own)
+				attribute := policy.Attribute{Kind: policy.Method}
+				want, _ := front.AppendAttr(nil, attribute)
+				if got, _ := own.AppendAttr(nil, attribute); string(got) != string(want) {
+					t.Errorf("%s with %s: %q: %q, want %q", method, name, value, got, want)
+				}
 			}
 		}
 	}

@@ -165,11 +165,8 @@ func otherAttribute[T any](of func(*T) *given) func(d *decoder, key, value *yaml
 			d.fail(value, fix, "%s", msg)
 			return true
 		}
-		switch a.Kind {
-		case policy.Path:
+		if a.Kind == policy.Path {
 			s = string(d.paths.Append(nil, s))
-		case policy.Method:
-			s = string(policy.AppendMethod(nil, s))
 		}
 		g := of(into)
 		if g.attrs == nil {
@@ -388,9 +385,12 @@ func (t *Test) merged(a *request) given {
 }
 
 // otherMethods gives a request the methods beside its own that it may be served
-// as, as fronts read them from these headers.
+// as, as fronts read them from it and from these headers.
 func otherMethods(attrs policy.Attrs) {
 	method, there := attrs["method"]
+	if there {
+		attrs["method"] = string(policy.AppendMethod(nil, method))
+	}
 	for _, name := range []string{"header.x-http-method-override", "header.x-http-method", "header.x-method-override"} {
 		if other := strings.ToUpper(strings.TrimSpace(attrs[name])); there && other != "" && other != method && len(other) <= 24 {
 			attrs["method"] += "\x00" + other
