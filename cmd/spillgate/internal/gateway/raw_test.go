@@ -55,8 +55,6 @@ func statuses(c net.Conn) (all []int) {
 // Whatever stands on the wire, the gateway answers with 4xx or passes it under
 // the rules: what reaches the upstream was counted, and it keeps serving.
 func TestRawRequests(t *testing.T) {
-	var w witness
-	addr := upstream(t, w.ServeHTTP)
 	for _, c := range []struct {
 		name, text string
 		statuses   string // "" is a connection closed without a word
@@ -100,6 +98,8 @@ func TestRawRequests(t *testing.T) {
 		{"large but allowed", "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: " + strings.Repeat("a", 60<<10) + "\r\n\r\n", "[200]", "GET x / "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			var w witness // of its own: what is broken off may be seen late
+			addr := upstream(t, w.ServeHTTP)
 			f := open(t, addr)
 			if got := fmt.Sprint(statuses(raw(t, f.addr, c.text))); got != c.statuses {
 				t.Errorf("answers %s, want %s", got, c.statuses)
