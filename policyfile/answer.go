@@ -2,12 +2,12 @@ package policyfile
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"path"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spillgate/spillgate/policy"
 	"go.yaml.in/yaml/v4"
@@ -152,8 +152,12 @@ func readBodyFile(d *decoder, n *yaml.Node, a *policy.Answer) {
 		d.fail(n, "put it beside the policy file or in a folder below, and name it from there: "+path.Base(name), "%.60q is no path from the policy file's folder downwards", name)
 	default:
 		body, err := readBeside(d.files, name, policy.MaxAnswer)
-		if err == nil && kind == typeJSON && !json.Valid(body) {
-			err = errors.New("not valid JSON")
+		switch {
+		case err != nil:
+		case !utf8.Valid(body):
+			err = fmt.Errorf("%s is not in UTF-8, as which it would be sent", name)
+		case kind == typeJSON && !json.Valid(body):
+			err = fmt.Errorf("%s is not valid JSON", name)
 		}
 		if err != nil {
 			d.fail(n, "mend the file, or name another", "%v", err).Err = err

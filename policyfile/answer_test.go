@@ -13,7 +13,7 @@ import (
 func TestAnswerFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"busy.html": "<h1>Busy</h1>", "pages/busy.JSON": `{"busy": true}`, "none.txt": "", "broken.json": "{", "secret.key": "x",
+		"busy.html": "<h1>Busy</h1>", "pages/busy.JSON": `{"busy": true}`, "none.txt": "", "broken.json": "{", "latin.html": "<p>Sp\xe4ter", "secret.key": "x",
 		"large.txt": strings.Repeat("x", policy.MaxAnswer+1), "most.txt": strings.Repeat("x", policy.MaxAnswer),
 	} {
 		path := filepath.Join(dir, name)
@@ -34,6 +34,7 @@ func TestAnswerFiles(t *testing.T) {
 		"most.txt":                      `"text/plain; charset=utf-8" 1048576`,
 		"missing.html":                  "no such file",
 		"broken.json":                   "not valid JSON",
+		"latin.html":                    "not in UTF-8",
 		"large.txt":                     "more than 1048576 bytes",
 		"folder.html":                   "is no file",
 		"secret.key":                    "does not say what it holds",

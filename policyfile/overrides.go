@@ -3,7 +3,9 @@ package policyfile
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -144,7 +146,11 @@ func (d *decoder) lists(doc *document, f *File) []policy.Override {
 		}
 		var wrong Errors
 		if !errors.As(err, &wrong) {
-			d.fail(m.at("list"), "name a list that is there, an empty one if need be", "list: %s", strings.TrimPrefix(err.Error(), "policyfile: ")).Err = err
+			fix := "name a list that is there, an empty one if need be"
+			if !fs.ValidPath(o.List) {
+				fix = "put it beside the policy file or in a folder below, and name it from there: " + path.Base(o.List)
+			}
+			d.fail(m.at("list"), fix, "list: %s", strings.TrimPrefix(err.Error(), "policyfile: ")).Err = err
 		}
 		for _, e := range wrong {
 			d.fail(m.at("list"), e.Fix, "list: %s: %s", e.place(), e.Msg).Err = e
