@@ -2,7 +2,7 @@
 local function ask(k, q)
 	local kind = q.kind
 	if kind == 0 then
-		if raws[k] == false and call('EXISTS', KEYS[k]) == 1 then
+		if raws[k] == false and foreign(k) then
 			wrong[k] = true
 			return 'X'
 		end
@@ -11,7 +11,7 @@ local function ask(k, q)
 		if (raws[k] or '') ~= q.label or dirty[k] then
 			return 'C'
 		end
-		if raws[k] == false and call('EXISTS', KEYS[k]) == 1 then
+		if raws[k] == false and foreign(k) then
 			wrong[k] = true
 			return 'X'
 		end

@@ -68,13 +68,26 @@ local function before(s, n, t, m)
 	return s < t or s == t and n < m
 end
 
+-- foreign reports whether k, of which nothing was read, is of another type. One
+-- call says of all keys whether any is.
+local any
+local function foreign(k)
+	if any == nil then
+		local missing = {}
+		for i = 1, plain do
+			if not raws[i] then
+				missing[#missing + 1] = KEYS[i]
+			end
+		end
+		any = call('EXISTS', unpack(missing)) > 0
+	end
+	return any and call('EXISTS', KEYS[k]) == 1
+end
+
 local function load(k, q)
 	local raw, kind = raws[k], q.kind
 	if not raw then
-		label[k] = ''
-		if call('EXISTS', KEYS[k]) == 1 then
-			wrong[k] = true
-		end
+		label[k], wrong[k] = '', foreign(k)
 		return
 	end
 	local at = #q.label + 1
