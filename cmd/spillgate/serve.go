@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"syscall"
 	"time"
 
@@ -182,10 +183,16 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 	defer reportOnSignal(stderr, eng, logger)()
 	defer watchLists(ctx, file, path, eng, logger)()
 	announce(stdout, path, file, ln.Addr(), &server, f.demo)
-	defer context.AfterFunc(ctx, func() {
+	told := make(chan struct{})
+	untold := context.AfterFunc(ctx, func() {
+		defer close(told)
 		logger.Info("stopping: requests under way may finish; a second signal cuts them", "drain", f.drain)
-	})()
-	if err := errors.Join(g.Serve(ctx, ln, f.drain), save()); err != nil {
+	})
+	err = errors.Join(g.Serve(ctx, ln, f.drain), save())
+	if !untold() {
+		<-told // before what is said of the end
+	}
+	if err != nil {
 		return &exitError{exitRunning, err}
 	}
 	fmt.Fprintln(stdout, "stopped")
@@ -240,10 +247,12 @@ func announce(w io.Writer, path string, file *policyfile.File, listen net.Addr, 
 	fmt.Fprintf(w, `
 Try, in another terminal:
 
-  %[1]s %[2]s/                   # passes; see the RateLimit fields
-  %[1]s -X POST %[2]s/report     # passes: one report a minute
-  %[1]s -X POST %[2]s/report     # refused, and told when to come back
-
-Ctrl-C stops.
+  %[1]s %[2]s/                   # see the RateLimit fields
 `, curl, url)
+	if slices.ContainsFunc(file.Policy.Rules(), func(r policy.Rule) bool { return r.Name == "report" }) { // that of the quick start
+		fmt.Fprintf(w, `  %[1]s -X POST %[2]s/report     # passes: one report a minute
+  %[1]s -X POST %[2]s/report     # refused, and told when to come back
+`, curl, url)
+	}
+	fmt.Fprint(w, "\nCtrl-C stops.\n")
 }
