@@ -270,7 +270,7 @@ func numberKeys(rules []rule) (n int) {
 		if r.Disabled || r.Exempt {
 			continue
 		}
-		text := fmt.Sprintf("%q", r.Key)
+		text := fmt.Sprintf("%#v", r.Key) // not as it is written: a program's names may hold anything
 		before := first[text]
 		if before == nil {
 			first[text] = r

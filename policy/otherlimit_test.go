@@ -170,6 +170,7 @@ func TestOverridesThatSayNothing(t *testing.T) {
 		"no limit at all":        {Override{Match: who, Rules: bucket, Limit: spillgate.Limit{Rate: 5, Burst: 9}}, "limit", "period"},
 		"a bad match":            {Override{Match: on(t, "method", "post"), Deny: true}, "match", "upper case"},
 		"a list of paths":        {Override{List: "x", Key: mustPart(t, "path"), Deny: true}, "key", "no paths"},
+		"a list of methods":      {Override{List: "x", Key: mustPart(t, "method"), Deny: true}, "key", "no methods"},
 		"a list of either":       {Override{List: "x", Key: mustPart(t, "user else client.ip"), Deny: true}, "key", "one attribute"},
 		"a list that is grouped": {Override{List: "x", Key: mustPart(t, "client.ip/56"), Deny: true}, "key", "grouped"},
 		"a list without values":  {Override{List: "x", Key: mustPart(t, "user"), Deny: true, Entries: []Entry{{Line: 3}}}, "list", "line 3"},

@@ -80,7 +80,8 @@ const (
 	// together at most.
 	MaxEntries = 1_000_000
 	// MaxSearched is how many overrides may have only conditions that can't be
-	// looked up (with a * or a !, or on the path), and so are asked one by one.
+	// looked up (with a * or a !, or on the path or the method, which may have
+	// several readings), and so are asked one by one.
 	MaxSearched = 1000
 )
 
@@ -180,7 +181,7 @@ func (p *Policy) WithOverrides(list []Override) (*Policy, error) {
 	if len(list) > MaxOverrides {
 		return nil, fmt.Errorf("policy: %w: %d overrides; at most %d: put what differs by a value alone into a list", ErrRule, len(list), MaxOverrides)
 	}
-	c := overrideCompiler{o: &Overrides{of: p.base}, p: p, parts: make(map[string]int)}
+	c := overrideCompiler{o: &Overrides{of: p.base}, p: p, parts: make(map[valuesKey]int)}
 	for i := range list {
 		c.add(i, list[i])
 	}
@@ -196,11 +197,17 @@ func (p *Policy) WithOverrides(list []Override) (*Policy, error) {
 	return &q, nil
 }
 
+// valuesKey is what tells values apart.
+type valuesKey struct {
+	attr        Attribute
+	lower, trim bool
+}
+
 // overrideCompiler makes overrides ready.
 type overrideCompiler struct {
 	o      *Overrides
 	p      *Policy
-	parts  map[string]int // of o.values
+	parts  map[valuesKey]int // of o.values
 	v4, v6 []network
 	errs   []error
 }
@@ -346,8 +353,8 @@ func (c *overrideCompiler) listed(i int, number int32, o *override, entries []En
 	case len(o.Key.Attributes) > 1:
 		c.bad(i, "key", 0, errors.New("a list holds values of one attribute"))
 		return
-	case !byAddress && o.Key.Attributes[0].Kind == Path:
-		c.bad(i, "key", 0, errors.New("a list holds no paths; write them under match"))
+	case !byAddress && o.Key.Attributes[0].Kind.read():
+		c.bad(i, "key", 0, fmt.Errorf("a list holds no paths and no methods, since a request may have several; write each %s under match", o.Key.Attributes[0]))
 		return
 	case !byAddress && o.Key.Attributes[0].Kind == ClientIP:
 		if byAddress = true; o.Key.Prefix != 0 {
@@ -400,7 +407,7 @@ func (c *overrideCompiler) matched(i int, number int32, o *override) {
 	n := node{over: number, own: -1, next: -1, until: o.until}
 	for j := range o.match {
 		m := &o.match[j]
-		if len(m.unwanted) > 0 || m.attr.Kind == Path || slices.ContainsFunc(m.want, func(p pattern) bool { return p.globs }) {
+		if len(m.unwanted) > 0 || m.attr.Kind.read() || slices.ContainsFunc(m.want, func(p pattern) bool { return p.globs }) {
 			continue
 		}
 		for _, p := range m.want {
@@ -414,7 +421,7 @@ func (c *overrideCompiler) matched(i int, number int32, o *override) {
 		return
 	}
 	if len(c.o.searched) == MaxSearched {
-		c.bad(i, "match", 0, fmt.Errorf("more than %d overrides can't be looked up, but are asked one by one; name an address, or a value without * and without !, instead", MaxSearched))
+		c.bad(i, "match", 0, fmt.Errorf("more than %d overrides can't be looked up, but are asked one by one; name an address, or a value without * and without ! of something else than the path or the method, instead", MaxSearched))
 		return
 	}
 	c.o.searched = append(c.o.searched, int32(len(c.o.nodes)))
@@ -434,12 +441,11 @@ func (c *overrideCompiler) network(p netip.Prefix, n node) {
 
 // value adds a value by which a part of a request is looked up.
 func (c *overrideCompiler) value(part Part, text string, n node) {
-	part.Secret, part.Shown = false, false // how it is shown is of no matter here
-	name := part.String()
-	at, ok := c.parts[name]
+	key := valuesKey{part.Attributes[0], part.Lower, part.Trim}
+	at, ok := c.parts[key]
 	if !ok {
 		at = len(c.o.values)
-		c.parts[name] = at
+		c.parts[key] = at
 		c.o.values = append(c.o.values, values{part: part, heads: make(map[string]int32)})
 	}
 	if part.Trim {

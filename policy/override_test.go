@@ -496,3 +496,35 @@ func TestOverridesAreSwappedAtOnce(t *testing.T) {
 		t.Errorf("of another policy: %v", err)
 	}
 }
+
+// A request that may be served as one of several methods, or paths, is blocked
+// if one of them is, and is exempt only if all of them are.
+func TestOverridesAskEachReading(t *testing.T) {
+	for _, tt := range []struct {
+		attr   string
+		values []string
+		sent   string
+		block  bool
+		exempt bool
+	}{
+		{"method", []string{"DELETE"}, "DELETE", true, true},
+		{"method", []string{"DELETE"}, "DELETE\x00GET", true, false},
+		{"method", []string{"DELETE"}, "GET\x00DELETE", true, false},
+		{"method", []string{"GET", "DELETE"}, "GET\x00DELETE", true, true},
+		{"method", []string{"DELETE"}, "GET\x00POST", false, false},
+		{"path", []string{"/b"}, "/a\x00/b", true, false},
+		{"path", []string{"/a", "/b"}, "/a\x00/b", true, true},
+	} {
+		own := testRule(t, "own", "1/h burst 1", "client.ip")
+		attrs := Attrs{"client.ip": "192.0.2.1", tt.attr: tt.sent}
+		match := on(t, tt.attr, tt.values...)
+		e := overridden(t, []Override{{Deny: true, Match: match}}, own)
+		if v := decide(e, 0, attrs); v.Allowed == tt.block {
+			t.Errorf("%s %q, those of %q are blocked: allowed %t", tt.attr, tt.sent, tt.values, v.Allowed)
+		}
+		e = overridden(t, []Override{{Exempt: true, Match: match}}, own)
+		if v := decide(e, 0, attrs); (v.Exemption() != nil) != tt.exempt {
+			t.Errorf("%s %q, those of %q are exempt: %v", tt.attr, tt.sent, tt.values, v.Exemption())
+		}
+	}
+}
