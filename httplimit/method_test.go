@@ -36,3 +36,33 @@ func TestMethodOverrides(t *testing.T) {
 		}
 	}
 }
+
+// What stands in one field hides nothing of another, nor of its own first and
+// last line.
+func TestMethodOverridesAreNotCrowdedOut(t *testing.T) {
+	guard := rule(t, "delete", "")
+	guard.Deny, guard.Match = true, policy.Match{{Attribute: policy.Attribute{Kind: policy.Method}, Values: []string{"DELETE"}}}
+	h := httplimit.Policy(engine(t, guard))(trivial)
+	names := []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"}
+	for _, crowded := range names {
+		for _, name := range names {
+			for _, last := range []bool{false, true} {
+				resp := get(h, func(r *http.Request) {
+					add := func() { r.Header.Add(name, "DELETE") }
+					if !last {
+						add()
+					}
+					for i := range 40 {
+						r.Header.Add(crowded, strings.Repeat(string(rune('A'+i%26)), 23))
+					}
+					if last {
+						add()
+					}
+				})
+				if resp.StatusCode != http.StatusForbidden {
+					t.Errorf("%s among many %s, last %t: status %d", name, crowded, last, resp.StatusCode)
+				}
+			}
+		}
+	}
+}

@@ -155,14 +155,15 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest, to *url.URL) {
 	httplimit.Tell(p.Out.Header, policy.FromContext(p.In.Context()))
 }
 
-// ours reports whether the upstream may take a field of that name for our word.
+// ours reports whether the upstream may take a field of that name for our word,
+// or for one that the rules have seen.
 func ours(name string) bool {
 	for _, own := range forwarding {
 		if strings.EqualFold(name, own) {
 			return true
 		}
 	}
-	return strings.EqualFold(name, httplimit.RemainingHeader)
+	return strings.EqualFold(name, httplimit.RemainingHeader) || httplimit.OverridesMethod(name)
 }
 
 // fault answers when the upstream could not. A client that went away is not

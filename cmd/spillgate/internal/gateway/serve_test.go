@@ -201,7 +201,7 @@ func TestKeysCostNoGoroutines(t *testing.T) {
 
 func TestForwardingFields(t *testing.T) {
 	addr := upstream(t, func(w http.ResponseWriter, r *http.Request) {
-		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Spillgate-Remaining", "X_Forwarded_For", "Spillgate_Remaining", "X_Other"} {
+		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Spillgate-Remaining", "X_Forwarded_For", "Spillgate_Remaining", "X_HTTP-Method_Override", "X_Other"} {
 			if v := r.Header.Values(name); len(v) > 0 {
 				fmt.Fprintf(w, "%s: %s\n", name, strings.Join(v, ", "))
 			}
@@ -209,7 +209,7 @@ func TestForwardingFields(t *testing.T) {
 	})
 	claims := []string{
 		"Host", "shop.test", "X-Forwarded-For", "203.0.113.7", "X-Forwarded-Host", "claimed.test", "X-Forwarded-Proto", "https",
-		"Forwarded", "for=203.0.113.7", "Spillgate-Remaining", `"password";r=99`, "X_Forwarded_For", "203.0.113.8", "spillgate_remaining", "99", "X_Other", "stays",
+		"Forwarded", "for=203.0.113.7", "Spillgate-Remaining", `"password";r=99`, "X_Forwarded_For", "203.0.113.8", "spillgate_remaining", "99", "x_http-method_override", "DELETE", "X_Other", "stays",
 		"Connection", "X-Forwarded-For, Spillgate-Remaining",
 	}
 	untrusted := get(t, visitor(t, "127.0.0.1"), open(t, addr).url, claims...)
