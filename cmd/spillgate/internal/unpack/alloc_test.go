@@ -42,3 +42,43 @@ func TestAllocOfBombs(t *testing.T) {
 		}
 	}
 }
+
+// TestAllocOfManyBombs : they share what may be held, and those beyond it are not
+// read. When they have ended others are.
+func TestAllocOfManyBombs(t *testing.T) {
+	for encoding, most := range map[string]int{"br": 16, "zstd": 32} {
+		var b bytes.Buffer
+		z := packer(t, encoding, &b)
+		if _, err := z.Write([]byte(`data: {"x":"` + strings.Repeat("0", 17<<20))); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		e := engine(t)
+		var open []*call
+		for range most + 2 {
+			c := begin(e, encoding)
+			c.Write(b.Bytes())
+			open = append(open, c)
+		}
+		var now runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&now)
+		for _, c := range open {
+			c.end(t)
+		}
+		if got := e.UsageTotals()[0]; got.Opaque != 2 {
+			t.Errorf("%s: %d of %d were not read, want 2", encoding, got.Opaque, most+2)
+		}
+		if now.HeapAlloc > 400<<20 {
+			t.Errorf("%s: %d bytes held", encoding, now.HeapAlloc)
+		}
+		after := begin(e, encoding)
+		after.Write(pack(t, encoding, events...))
+		after.end(t)
+		if got := e.UsageTotals()[0]; got.Told != 1 {
+			t.Errorf("%s: afterwards: %+v", encoding, got)
+		}
+	}
+}

@@ -22,15 +22,22 @@ const (
 	maxWindow = 8 << 20
 	// MaxOpen is how many answers are unpacked at once.
 	MaxOpen = 512
+	// maxHeld is what all of them together may hold of what they unpacked, as
+	// they must to read on: windows alone would be gigabytes, for a few bytes
+	// sent each.
+	maxHeld = 256 << 20
+	// maxKept is how much a reader may have held that is kept for the next
+	// answer, and the least that is counted.
+	maxKept = 256 << 10
 )
 
-var errBusy = errors.New("unpack: as many answers as may be are being unpacked")
+var errBusy = errors.New("unpack: as many answers as may be are being unpacked, or they hold as much as they may")
 
 // Options let an engine read such answers.
 func Options() []policy.EngineOption {
-	var open atomic.Int64
-	br := &pool[*brotli.Reader]{open: &open, make: func() (*brotli.Reader, error) { return brotli.NewReader(nil), nil }}
-	zst := &pool[*zstd.Decoder]{open: &open, make: func() (*zstd.Decoder, error) {
+	var of load
+	br := &pool[*brotli.Reader]{load: &of, window: 16 << 20, make: func() (*brotli.Reader, error) { return brotli.NewReader(nil), nil }}
+	zst := &pool[*zstd.Decoder]{load: &of, window: maxWindow, make: func() (*zstd.Decoder, error) {
 		// With a concurrency of 1 it reads in the goroutine that asks it.
 		return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 	}}
@@ -45,9 +52,16 @@ type resetter interface {
 
 // A pool keeps readers for the next answer, since each has a window and tables.
 type pool[R resetter] struct {
-	free sync.Pool
-	open *atomic.Int64 // of all pools
-	make func() (R, error)
+	*load
+	free   sync.Pool
+	window int64 // the largest
+	make   func() (R, error)
+}
+
+// A load is what all pools have under way.
+type load struct {
+	open atomic.Int64 // answers
+	held atomic.Int64 // bytes
 }
 
 // reader returns a reader of what r has packed.
@@ -72,22 +86,34 @@ func (p *pool[R]) reader(r io.Reader) (io.ReadCloser, error) {
 }
 
 type reader[R resetter] struct {
-	of   R
-	pool *pool[R]
-	busy bool // in Read, or it panicked there
+	of         R
+	pool       *pool[R]
+	busy       bool  // in Read, or it panicked there
+	read, held int64 // bytes
 }
 
+// Read reads on, unless too much is held. A window is filled by what was read,
+// so it is as large as that up to its full size.
 func (r *reader[R]) Read(b []byte) (int, error) {
 	r.busy = true
 	n, err := r.of.Read(b)
 	r.busy = false
+	r.read += int64(n)
+	for r.held < min(r.read, r.pool.window) {
+		more := max(r.held, maxKept)
+		r.held += more
+		if r.pool.held.Add(more) > maxHeld {
+			return n, errBusy
+		}
+	}
 	return n, err
 }
 
-// Close gives the reader back, unless it is broken.
+// Close gives the reader back, unless it is broken or large.
 func (r *reader[R]) Close() error {
 	r.pool.open.Add(-1)
-	if !r.busy && r.of.Reset(nil) == nil { // what it read is not kept for it
+	r.pool.held.Add(-r.held)
+	if !r.busy && r.held <= maxKept && r.of.Reset(nil) == nil { // what it read is not kept for it
 		r.pool.free.Put(r.of)
 	}
 	return nil
