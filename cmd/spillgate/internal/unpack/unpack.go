@@ -5,6 +5,7 @@ package unpack
 import (
 	"errors"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -35,7 +36,7 @@ var errBusy = errors.New("unpack: as many answers as may be are being unpacked, 
 
 // Options let an engine read such answers.
 func Options() []policy.EngineOption {
-	var of load
+	of := load{turns: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	br := &pool[*brotli.Reader]{load: &of, window: 16 << 20, make: func() (*brotli.Reader, error) { return brotli.NewReader(nil), nil }}
 	zst := &pool[*zstd.Decoder]{load: &of, window: maxWindow, make: func() (*zstd.Decoder, error) {
 		// With a concurrency of 1 it reads in the goroutine that asks it.
@@ -62,6 +63,9 @@ type pool[R resetter] struct {
 type load struct {
 	open atomic.Int64 // answers
 	held atomic.Int64 // bytes
+	// turns are taken while a reader has something to unpack: it may have
+	// filled its window long before all of it is read, and so is counted.
+	turns chan struct{}
 }
 
 // reader returns a reader of what r has packed.
@@ -75,34 +79,66 @@ func (p *pool[R]) reader(r io.Reader) (io.ReadCloser, error) {
 	if !ok {
 		z, err = p.make()
 	}
+	out := &reader[R]{of: z, pool: p, from: r}
 	if err == nil {
-		err = z.Reset(r)
+		err = z.Reset((*source[R])(out))
 	}
 	if err != nil {
+		out.rest()
 		p.open.Add(-1)
 		return nil, err
 	}
-	return &reader[R]{of: z, pool: p}, nil
+	return out, nil
 }
 
 type reader[R resetter] struct {
 	of         R
 	pool       *pool[R]
-	busy       bool  // in Read, or it panicked there
+	from       io.Reader
+	turn       bool  // it has one
+	broken     bool  // it read what it could not, or it panicked
 	read, held int64 // bytes
+}
+
+// A source is where a reader reads from. Its turn is over while it waits.
+type source[R resetter] reader[R]
+
+func (s *source[R]) Read(b []byte) (int, error) {
+	r := (*reader[R])(s)
+	r.rest()
+	n, err := r.from.Read(b)
+	r.work()
+	return n, err
+}
+
+// work takes a turn, and rest gives it back.
+func (r *reader[R]) work() {
+	if !r.turn {
+		r.pool.turns <- struct{}{}
+		r.turn = true
+	}
+}
+
+func (r *reader[R]) rest() {
+	if r.turn {
+		<-r.pool.turns
+		r.turn = false
+	}
 }
 
 // Read reads on, unless too much is held. A window is filled by what was read,
 // so it is as large as that up to its full size.
 func (r *reader[R]) Read(b []byte) (int, error) {
-	r.busy = true
+	r.work()
+	r.broken = true
 	n, err := r.of.Read(b)
-	r.busy = false
+	r.broken = err != nil && err != io.EOF
 	r.read += int64(n)
 	for r.held < min(r.read, r.pool.window) {
 		more := max(r.held, maxKept)
 		r.held += more
 		if r.pool.held.Add(more) > maxHeld {
+			r.broken = true
 			return n, errBusy
 		}
 	}
@@ -111,9 +147,10 @@ func (r *reader[R]) Read(b []byte) (int, error) {
 
 // Close gives the reader back, unless it is broken or large.
 func (r *reader[R]) Close() error {
+	defer r.rest()
 	r.pool.open.Add(-1)
 	r.pool.held.Add(-r.held)
-	if !r.busy && r.held <= maxKept && r.of.Reset(nil) == nil { // what it read is not kept for it
+	if !r.broken && r.held <= maxKept && r.of.Reset(nil) == nil { // what it read is not kept for it
 		r.pool.free.Put(r.of)
 	}
 	return nil
