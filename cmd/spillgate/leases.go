@@ -68,7 +68,7 @@ func logStore(logger *slog.Logger, s *redisstore.Store) {
 		}
 	}
 	logger.Info("the store's numbers", "calls", st.Calls, "carried", st.Gathered, "refused_without_a_call", st.Refused, "refusals_remembered", st.Remembered,
-		"opened", st.Opened, "decided_without_the_store", st.Shut, "probes", st.Probes, "over_denied", st.OverDenied,
+		"opened", st.Opened, "not_asked", st.Shut, "probes", st.Probes, "over_denied", st.OverDenied,
 		"corrections_waiting", st.Late, "corrections_dropped", st.Dropped, slog.Group("faults", faults...))
 }
 
