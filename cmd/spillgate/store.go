@@ -43,6 +43,8 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 	})}
 	if c.Prefix != "" {
 		opts = append(opts, redisstore.Prefix(c.Prefix))
+	} else {
+		logger.Warn("the store has no prefix: another service on the same server counts together with this one where a rule has the same name; give each service its own (server.store.prefix)")
 	}
 	if c.Timeout > 0 {
 		opts = append(opts, redisstore.Budget(c.Timeout))

@@ -53,6 +53,9 @@ rules:
   - {name: local, match: {path: /local}, limit: 1/h burst 8, key: client.ip, on_fault: local}
 `, upstream.URL, server.Addr, mode)
 			a, b := start(t, policy), start(t, policy)
+			if !strings.Contains(a.log.String(), "the store has no prefix") {
+				t.Errorf("no warning that there is no prefix:\n%s", a.log)
+			}
 			passed := 0
 			for i := range 20 {
 				if status(t, []string{a.url, b.url}[i%2]+"/shared") == http.StatusOK {
@@ -109,7 +112,7 @@ func TestSeedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, fmt.Sprintf(`
-server: {store: {redis: redis://%s, seed_file: %s}}
+server: {store: {redis: redis://%s, seed_file: %s, prefix: "seeded:"}}
 rules:
   - {name: all, limit: 1/h burst 2, key: client.ip, on_fault: open}
 `, server.Addr, seed), "--demo")
@@ -118,4 +121,7 @@ rules:
 	}
 	server.Run()
 	until(t, "the store is used", func() bool { return status(t, p.url) == http.StatusTooManyRequests })
+	if strings.Contains(p.log.String(), "no prefix") {
+		t.Errorf("a warning of a prefix that is there:\n%s", p.log)
+	}
 }
