@@ -34,9 +34,9 @@ func size(msg any) (n int64, ok bool) {
 
 // measured settles what the rules that count bytes charged a call whose answer
 // is s. What can't be told stays as it was estimated.
-func (s *server) measured(c *policy.Carrier, answer *sent) {
+func (s *server) measured(c *running, answer *sent) {
 	if !answer.unknown.Load() {
-		s.report.fault("verdict not settled", c.Verdict.Measured(policy.Bytes, answer.bytes.Load()))
+		s.report.fault("verdict not settled", c.verdict.Measured(policy.Bytes, answer.bytes.Load()))
 	}
 }
 

@@ -67,7 +67,7 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	returned := false
 	defer func() {
-		if carrier.Verdict.Counts(policy.Bytes) {
+		if carrier.verdict.Counts(policy.Bytes) {
 			var answer sent
 			if returned && err == nil {
 				answer.add(resp)
@@ -81,9 +81,16 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return resp, err
 }
 
+// running is an admitted call: the context in which its handler runs, and the
+// verdict that this carries, in one object. The verdict is never taken back.
+type running struct {
+	policy.Loan
+	verdict policy.Verdict
+}
+
 // admit decides about a call. It returns the context in which its handler
 // runs, with the verdict; or the error of a refusal.
-func (s *server) admit(ctx context.Context, method string, msg any, opens bool, announce func(metadata.MD) error) (*policy.Carrier, error) {
+func (s *server) admit(ctx context.Context, method string, msg any, opens bool, announce func(metadata.MD) error) (*running, error) {
 	c := calls.Get().(*call)
 	defer c.free()
 	c.begin(&s.options, ctx, method, msg)
@@ -112,7 +119,9 @@ func (s *server) admit(ctx context.Context, method string, msg any, opens bool, 
 		s.report.refusal(&c.attributes, v, refusal)
 		return nil, refusal.Err()
 	}
-	return &policy.Carrier{Context: ctx, Verdict: *v}, nil
+	r := &running{verdict: *v}
+	r.Lend(ctx, &r.verdict)
+	return r, nil
 }
 
 func (s *server) appendCosts(opts []policy.Option, ctx context.Context, msg any) []policy.Option {
@@ -128,7 +137,7 @@ func (s *server) appendCosts(opts []policy.Option, ctx context.Context, msg any)
 
 // ended settles a call that ended with err, or with a panic if its handler
 // never returned.
-func (s *server) ended(c *policy.Carrier, err error, returned bool) {
+func (s *server) ended(c *running, err error, returned bool) {
 	how := "error"
 	if returned {
 		how = outcome(err)
@@ -136,6 +145,6 @@ func (s *server) ended(c *policy.Carrier, err error, returned bool) {
 			how = policy.Aborted // the client left before there was an answer
 		}
 	}
-	s.report.fault("verdict not settled", c.Verdict.Ended(how))
-	c.Verdict.Done()
+	s.report.fault("verdict not settled", c.verdict.Ended(how))
+	c.verdict.Done()
 }

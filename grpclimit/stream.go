@@ -16,7 +16,7 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if err != nil {
 		return err
 	}
-	st := &stream{ServerStream: ss, server: s, carrier: carrier, method: info.FullMethod, counts: carrier.Verdict.Counts(policy.Bytes)}
+	st := &stream{ServerStream: ss, server: s, carrier: carrier, method: info.FullMethod, counts: carrier.verdict.Counts(policy.Bytes)}
 	returned := false
 	defer func() {
 		if refusal := st.refused.Load(); refusal != nil && returned {
@@ -37,7 +37,7 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 type stream struct {
 	grpc.ServerStream
 	server  *server
-	carrier *policy.Carrier
+	carrier *running
 	method  string
 	refused atomic.Pointer[status.Status] // by a message
 	counts  bool                          // a rule counts the bytes of answers

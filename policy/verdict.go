@@ -351,21 +351,6 @@ func (e *Engine) holds(o *Outcome) bool {
 
 type contextKey struct{}
 
-// A Carrier is a context and the verdict that it carries in one object, for
-// fronts that count allocations. [FromContext] finds it.
-type Carrier struct {
-	context.Context
-	Verdict Verdict
-}
-
-// Value returns the verdict to [FromContext].
-func (c *Carrier) Value(key any) any {
-	if key == (contextKey{}) {
-		return &c.Verdict
-	}
-	return c.Context.Value(key)
-}
-
 // A Loan is a context that carries a verdict in memory that its front wants to
 // use again when the request is over. [FromContext] finds the verdict until then,
 // and whoever has asked for it keeps it for good. Not to be copied.
