@@ -244,17 +244,7 @@ func TestBypassOverHTTP2(t *testing.T) {
 	}
 	for _, c := range tricks {
 		t.Run(c.name, func(t *testing.T) {
-			up := &loose{counts: isLogin}
-			if c.count != nil {
-				up.counts = c.count
-			}
-			rules := c.rules
-			if rules == nil {
-				rules = []policy.Rule{
-					rule(t, "login", "3/h burst 3", []string{"client.ip"}, "path", "/login", "method", "POST"),
-					rule(t, "all", "1000/h burst 1000", []string{"client.ip"}),
-				}
-			}
+			up, rules := scene(t, c.rules, c.count)
 			change := []func(*gateway.Config){overTLS(t), func(g *gateway.Config) {
 				g.Timeouts.Idle, g.Timeouts.Header, g.Timeouts.Stall = 500*time.Millisecond, 500*time.Millisecond, 200*time.Millisecond
 			}}

@@ -336,20 +336,25 @@ func isLoginPath(target string) bool {
 	return false
 }
 
+// scene returns the upstream and the rules of a trick: logins are counted, and
+// three an hour are the limit, unless the trick says otherwise.
+func scene(t *testing.T, rules []policy.Rule, count func(r *http.Request) bool) (*loose, []policy.Rule) {
+	if rules == nil {
+		rules = []policy.Rule{
+			rule(t, "login", "3/h burst 3", []string{"client.ip"}, "path", "/login", "method", "POST"),
+			rule(t, "all", "1000/h burst 1000", []string{"client.ip"}),
+		}
+	}
+	if count == nil {
+		count = isLogin
+	}
+	return &loose{counts: count}, rules
+}
+
 func TestBypass(t *testing.T) {
 	for _, c := range bypassTricks(t) {
 		t.Run(c.name, func(t *testing.T) {
-			up := &loose{counts: isLogin}
-			if c.count != nil {
-				up.counts = c.count
-			}
-			rules := c.rules
-			if rules == nil {
-				rules = []policy.Rule{
-					rule(t, "login", "3/h burst 3", []string{"client.ip"}, "path", "/login", "method", "POST"),
-					rule(t, "all", "1000/h burst 1000", []string{"client.ip"}),
-				}
-			}
+			up, rules := scene(t, c.rules, c.count)
 			short := func(g *gateway.Config) {
 				g.Timeouts.Idle, g.Timeouts.Header, g.Timeouts.Stall = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
 			}
