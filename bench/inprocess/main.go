@@ -27,8 +27,8 @@ import (
 	"time"
 )
 
-// full is what `make bench` measures, in a quarter of an hour or so; brief is
-// for every commit: the ratios that matter, within a minute.
+// full is what `make bench` measures, the decisions alone in sixteen minutes;
+// brief is for every commit: the ratios that matter, in a minute and a half.
 var (
 	full  = scale{rounds: 5, hot: 1e6, known: 1e6, draws: 5e5, fresh: 1e6, tries: 10, restless: 3, looks: 10}
 	brief = scale{rounds: 3, hot: 1.5e5, known: 1e6, draws: 2e5, fresh: 3e5, tries: 2, restless: 2, looks: 2}
@@ -57,7 +57,7 @@ func main() {
 }
 
 func run() error {
-	short := flag.Bool("short", false, "measure less, within a minute")
+	short := flag.Bool("short", false, "measure less, in a minute and a half")
 	only := flag.String("only", "", "measure only contestants whose `name` matches (regexp); the null row and the least table always are")
 	skip := flag.String("skip", "", "leave out `phases`, separated by commas: "+strings.Join(names(), ", "))
 	rounds := flag.Int("rounds", 0, "measure so many `rounds` instead of the usual number")
