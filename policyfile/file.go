@@ -79,6 +79,8 @@ type Server struct {
 	Connections Connections
 	// TLS is the certificate by which HTTPS is spoken.
 	TLS TLS
+	// H2C says that HTTP/2 is spoken without TLS, too.
+	H2C bool
 }
 
 // DefaultListen is where the gateway listens if the file does not say.

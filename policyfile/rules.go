@@ -111,7 +111,7 @@ var serverForm = form[Server]{
 			func(s *Server, v string) { s.State = v }),
 		storeField,
 		fingerprintKeyField,
-		connectionsField, tlsField,
+		connectionsField, tlsField, h2cField,
 		dialectsField, jitterField, partitionsField,
 	},
 }

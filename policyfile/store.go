@@ -167,6 +167,9 @@ func readServer(d *decoder, n *yaml.Node, s *Server) {
 	if s.State != "" && s.Store.Shared() {
 		d.fail(m.at("state"), "remove one of the two", "state: what is counted is kept in the store, so there is none to keep here")
 	}
+	if s.H2C && s.TLS != (TLS{}) {
+		d.fail(m.at("h2c"), "remove h2c: with tls HTTP/2 is spoken as it is", "h2c: with tls nothing is spoken without TLS, so this has no effect")
+	}
 	switch {
 	case s.Headers == HeadersOff && s.Dialects != nil:
 		d.fail(m.at("dialects"), "remove one of the two", "dialects: with headers: off no answer tells of limits, so this has no effect")

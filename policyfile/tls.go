@@ -25,6 +25,9 @@ var tlsField = field[Server]{
 	read: func(d *decoder, n *yaml.Node, s *Server) { readTLS(d, n, &s.TLS) },
 }
 
+var h2cField = in("h2c", "Whether HTTP/2 is spoken without TLS, too, with clients that begin with it (h2c). Left out, it is not.", truth,
+	func(s *Server, v bool) { s.H2C = v })
+
 var tlsForm = form[TLS]{
 	what:    "the tls part",
 	example: "tls: {certificate_file: /etc/spillgate/tls.crt, key_file: /etc/spillgate/tls.key}",

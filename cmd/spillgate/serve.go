@@ -156,6 +156,7 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 		Upstream: upstream,
 		Client:   server.Client,
 		TLS:      encrypted,
+		H2C:      server.H2C,
 		Headers:  headers[server.Headers],
 		Answers:  answers(&server),
 		Logger:   logger,

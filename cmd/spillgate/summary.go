@@ -224,7 +224,7 @@ func serverText(s *policyfile.Server) []string {
 			strings.ToLower(s.ClientIP.Header), strings.Join(s.ClientIP.Trusted, ", ")))
 	}
 	lines = append(lines, answerServerText(s)...)
-	lines = append(lines, tlsText(s.TLS)...)
+	lines = append(lines, tlsText(s)...)
 	lines = append(lines, connectionsText(&s.Connections)...)
 	lines = append(lines, "RateLimit fields: "+map[policyfile.Headers]string{
 		policyfile.HeadersOn: "in every answer", policyfile.HeadersRefusals: "in refusals", policyfile.HeadersOff: "in no answer",
@@ -310,6 +310,7 @@ type checkedServer struct {
 
 	Connections *checkedConnections `json:"connections,omitempty"`
 	TLS         *checkedTLS         `json:"tls,omitempty"`
+	H2C         bool                `json:"h2c,omitempty"`
 	Store       *checkedStore       `json:"store,omitempty"`
 }
 
@@ -406,7 +407,7 @@ func conditions(m policy.Match) map[string][]string {
 
 func serverJSON(s *policyfile.Server) *checkedServer {
 	out := &checkedServer{Listen: s.Listen, Upstream: s.Upstream, Headers: s.Headers.String(), State: s.State, checkedTold: toldJSON(s)}
-	out.Connections, out.TLS, out.Store = connectionsJSON(&s.Connections), tlsJSON(s.TLS), storeJSON(s)
+	out.Connections, out.TLS, out.H2C, out.Store = connectionsJSON(&s.Connections), tlsJSON(s.TLS), s.H2C, storeJSON(s)
 	if s.Client != nil {
 		out.ClientIP = &checkedClientIP{Trusted: s.ClientIP.Trusted, From: s.ClientIP.Header}
 	}

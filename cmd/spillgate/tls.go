@@ -74,8 +74,12 @@ func encryption(t policyfile.TLS) (*tls.Config, error) {
 }
 
 // tlsText says for people what the file says of TLS.
-func tlsText(t policyfile.TLS) []string {
-	if t == (policyfile.TLS{}) {
+func tlsText(s *policyfile.Server) []string {
+	t := s.TLS
+	switch {
+	case s.H2C:
+		return []string{"no TLS; HTTP/1.1, and HTTP/2 with those who begin with it (h2c)"}
+	case t == (policyfile.TLS{}):
 		return nil
 	}
 	text := fmt.Sprintf("TLS: certificate %s, key %s; HTTP/1.1 and HTTP/2", t.CertificateFile, t.KeyFile)

@@ -160,3 +160,29 @@ func TestCertificatesThatCantBeUsed(t *testing.T) {
 		}
 	}
 }
+
+// By a line of the file the gateway speaks HTTP/2 without TLS, and check says so.
+func TestServeH2C(t *testing.T) {
+	p := start(t, "server: {h2c: true}\nrules:\n  - {name: everybody, limit: 1000/s, key: client.ip}\n", "--demo")
+	for version := 1; version <= 2; version++ {
+		tr := &http.Transport{Protocols: new(http.Protocols)}
+		tr.Protocols.SetHTTP1(version == 1)
+		tr.Protocols.SetUnencryptedHTTP2(version == 2)
+		resp, err := (&http.Client{Transport: tr, Timeout: 20 * time.Second}).Get(p.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		tr.CloseIdleConnections()
+		if resp.StatusCode != 200 || resp.ProtoMajor != version || resp.Header.Get("RateLimit") == "" {
+			t.Errorf("%s %s %v", resp.Proto, resp.Status, resp.Header)
+		}
+	}
+	f, err := policyfile.Parse("x", []byte("server: {h2c: true}\nrules: [{name: a, limit: 10/s}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprint(serverText(&f.Server)); !strings.Contains(text, "no TLS; HTTP/1.1, and HTTP/2 with those who begin with it (h2c)") || !serverJSON(&f.Server).H2C {
+		t.Errorf("check says %s", text)
+	}
+}

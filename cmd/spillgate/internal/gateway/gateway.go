@@ -32,6 +32,9 @@ type Config struct {
 	// TLS is how connections are encrypted: then HTTP/2 is spoken, too. It must
 	// have a certificate. Nil is plain HTTP/1.1.
 	TLS *tls.Config
+	// H2C says that without TLS, too, HTTP/2 is spoken with those who begin
+	// with it (RFC 9113, 3.3). With TLS it is an error.
+	H2C bool
 	// Headers says which answers carry RateLimit fields.
 	Headers httplimit.HeaderMode
 	// Answers says more of what clients are told.
@@ -80,6 +83,7 @@ type Gateway struct {
 	transport *http.Transport
 	client    *clientip.Resolver
 	tls       *tls.Config
+	h2c       bool
 	timeouts  Timeouts
 	logger    *slog.Logger
 	faults    sampler
@@ -107,6 +111,8 @@ func New(c Config) (*Gateway, error) {
 		return nil, errors.New("gateway: no engine")
 	case u == nil:
 		return nil, errors.New("gateway: no upstream: want a URL such as http://127.0.0.1:9000")
+	case c.TLS != nil && c.H2C:
+		return nil, errors.New("gateway: with TLS there is no HTTP/2 without it: leave out one of the two")
 	}
 	if err := proper(u); err != nil {
 		return nil, err
@@ -114,7 +120,7 @@ func New(c Config) (*Gateway, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	g := &Gateway{engine: c.Engine, client: c.Client, tls: c.TLS, timeouts: c.Timeouts.filled(), logger: c.Logger}
+	g := &Gateway{engine: c.Engine, client: c.Client, tls: c.TLS, h2c: c.H2C, timeouts: c.Timeouts.filled(), logger: c.Logger}
 	g.transport = &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: g.timeouts.Dial}).DialContext,
 		TLSHandshakeTimeout: g.timeouts.Dial,

@@ -209,7 +209,14 @@ func (j *journal) String() string {
 // raw sends bytes on a connection of its own and returns it.
 func raw(t testing.TB, addr, text string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
+	return rawFrom(t, "127.0.0.1", addr, text)
+}
+
+// rawFrom is raw from another address than the usual one.
+func rawFrom(t testing.TB, from, to, text string) net.Conn {
+	t.Helper()
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial("tcp", to)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,17 @@ type wire struct {
 
 func dial2(t testing.TB, from, to string, settings ...http2.Setting) *wire {
 	t.Helper()
-	c := encrypted(t, from, to, "h2")
+	return wireOn(t, encrypted(t, from, to, "h2"), settings...)
+}
+
+// dialH2C is dial2 without TLS.
+func dialH2C(t testing.TB, from, to string, settings ...http2.Setting) *wire {
+	t.Helper()
+	return wireOn(t, rawFrom(t, from, to, ""), settings...)
+}
+
+func wireOn(t testing.TB, c net.Conn, settings ...http2.Setting) *wire {
+	t.Helper()
 	w := &wire{t: t, conn: c, next: 1, status: map[uint32]int{}, ended: map[uint32]bool{}}
 	w.packer, w.unpacker = hpack.NewEncoder(&w.packed), hpack.NewDecoder(4096, nil)
 	w.Framer = http2.NewFramer(c, c)

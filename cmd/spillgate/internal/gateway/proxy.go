@@ -33,7 +33,7 @@ func (g *Gateway) passTo(t *target, w http.ResponseWriter, r *http.Request) {
 		return
 	case r.Method == "PRI": // the preface of HTTP/2, where it is not spoken
 		w.Header().Set("Connection", "close")
-		refuse(w, r, http.StatusHTTPVersionNotSupported, "this gateway speaks HTTP/2 over TLS only, to those who ask for it there")
+		refuse(w, r, http.StatusHTTPVersionNotSupported, "this gateway does not speak HTTP/2 here")
 		return
 	case r.ProtoMajor != 1 && malformed(r) != "":
 		refuse(w, r, http.StatusBadRequest, malformed(r))

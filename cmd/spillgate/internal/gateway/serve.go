@@ -37,6 +37,11 @@ func (g *Gateway) Serve(ctx context.Context, ln net.Listener, drain time.Duratio
 		srv.TLSConfig = g.tls.Clone()
 		serve = func() error { return srv.ServeTLS(ln, "", "") }
 	}
+	if g.h2c {
+		srv.Protocols = new(http.Protocols)
+		srv.Protocols.SetHTTP1(true)
+		srv.Protocols.SetUnencryptedHTTP2(true)
+	}
 	go func() { ended <- serve() }()
 	select {
 	case err := <-ended:

@@ -146,7 +146,11 @@ func TestStopOverHTTP2(t *testing.T) {
 	w.await(w.ask(login2()...))
 	<-store.times
 	held := []uint32{w.ask(login2()...), w.ask(login2()...)}
+	if err := w.WritePing(false, [8]byte{}); err != nil {
+		t.Fatal(err)
+	}
 	<-store.times
+	w.await(0) // then both were taken
 	ended := make(chan error, 1)
 	go func() { ended <- f.stop() }()
 	if out := w.await(held...); out.status[held[0]] != 503 || out.status[held[1]] != 503 {
