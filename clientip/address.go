@@ -135,6 +135,9 @@ func parseAddr(s string) (addr netip.Addr, ok bool) {
 	if s == "" || len(s) > maxNode {
 		return netip.Addr{}, false
 	}
+	if v4, rest, ok := cutV4(s); ok && (rest == "" || rest[0] == ':' && portText(rest[1:])) {
+		return netip.AddrFrom4(v4), true
+	}
 	host := s
 	if s[0] == '[' {
 		end := strings.IndexByte(s, ']')
@@ -161,6 +164,33 @@ func parseAddr(s string) (addr netip.Addr, ok bool) {
 		return netip.Addr{}, false
 	}
 	return Normal(addr), true
+}
+
+// cutV4 reads an IPv4 address at the front of s, in the one form that netip takes,
+// too. Nearly every request begins with one, and netip takes twice as long.
+func cutV4(s string) (addr [4]byte, rest string, ok bool) {
+	at, n, digits := 0, 0, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case '0' <= c && c <= '9':
+			n = n*10 + int(c-'0')
+			if digits++; n > 255 || digits > 1 && n < 10 {
+				return addr, s, false
+			}
+		case digits == 0:
+			return addr, s, false
+		case at == 3:
+			addr[3] = byte(n)
+			return addr, s[i:], true
+		case c != '.':
+			return addr, s, false
+		default:
+			addr[at] = byte(n)
+			at, n, digits = at+1, 0, 0
+		}
+	}
+	addr[3] = byte(n)
+	return addr, "", at == 3 && digits > 0
 }
 
 // portText tells whether s is a node-port of RFC 7239 section 6: a number up to

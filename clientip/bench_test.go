@@ -21,7 +21,7 @@ func BenchmarkAddr(b *testing.B) {
 			r := mustNew(b, bb.header, Private, Loopback)
 			b.ReportAllocs()
 			for b.Loop() {
-				r.Addr("10.0.0.1:4711", h)
+				r.Addr("203.0.113.9:51234", h)
 			}
 		})
 	}

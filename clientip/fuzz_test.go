@@ -52,6 +52,9 @@ func FuzzAddr(f *testing.F) {
 					t.Errorf("%v is not in its own group %v", a, g)
 				}
 			}
+			if whole, err := netip.ParseAddr(remote); err == nil && whole.Is4() && whole != peer {
+				t.Errorf("%q is %v, netip reads %v", remote, peer, whole)
+			}
 			if parsed, err := Parse(remote); err == nil && parsed != peer {
 				t.Errorf("Parse(%q) = %v, the peer is %v", remote, parsed, peer)
 			}

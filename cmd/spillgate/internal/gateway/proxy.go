@@ -144,15 +144,32 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest, to *url.URL) {
 			}
 		}
 	}
-	host, proto := p.Out.Header["X-Forwarded-Host"], p.Out.Header["X-Forwarded-Proto"]
-	p.SetXForwarded()
-	if host != nil {
-		p.Out.Header["X-Forwarded-Host"] = host
-	}
-	if proto != nil {
-		p.Out.Header["X-Forwarded-Proto"] = proto
-	}
+	setForwarded(p)
 	httplimit.Tell(p.Out.Header, policy.FromContext(p.In.Context()))
+}
+
+// setForwarded tells the upstream of the client as [httputil.ProxyRequest.SetXForwarded]
+// does, behind what a trusted proxy told already. The names are spelled as they
+// are in the map: to look that up for each would cost as much as deciding.
+func setForwarded(p *httputil.ProxyRequest) {
+	h, lines := p.Out.Header, make([]string, 3)
+	if peer, _, err := net.SplitHostPort(p.In.RemoteAddr); err != nil {
+		delete(h, "X-Forwarded-For") // a unix socket
+	} else {
+		if prior := h["X-Forwarded-For"]; len(prior) > 0 {
+			peer = strings.Join(prior, ", ") + ", " + peer
+		}
+		lines[0], h["X-Forwarded-For"] = peer, lines[:1:1]
+	}
+	if h["X-Forwarded-Host"] == nil {
+		lines[1], h["X-Forwarded-Host"] = p.In.Host, lines[1:2:2]
+	}
+	if h["X-Forwarded-Proto"] == nil {
+		lines[2], h["X-Forwarded-Proto"] = "http", lines[2:]
+		if p.In.TLS != nil {
+			lines[2] = "https"
+		}
+	}
 }
 
 // ours reports whether the upstream may take a field of that name for our word,
