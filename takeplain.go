@@ -3,7 +3,7 @@ package spillgate
 import "github.com/spillgate/spillgate/internal/table"
 
 // plainMost is how many charges [Memory.takePlain] takes at most.
-const plainMost = 4
+const plainMost = 8
 
 // plain is a charge whose state is an entry of its own.
 type plain struct {

@@ -217,7 +217,7 @@ func (e *Engine) Decide(ctx context.Context, attrs Attributes, opts ...Option) V
 }
 
 // DecideInto is [Engine.Decide] for fronts that keep verdicts in memory of
-// their own. What v held before is gone.
+// their own. What v held before is gone, also from copies of v.
 func (e *Engine) DecideInto(ctx context.Context, v *Verdict, attrs Attributes, opts ...Option) {
 	e.decide(ctx, v, attrs, opts, nil)
 }

@@ -85,7 +85,8 @@ type Verdict struct {
 // begin makes v the verdict on a request that nothing was said of yet.
 func (v *Verdict) begin(e *Engine) {
 	clear(v.first[:min(v.Len(), inline)])
-	v.Allowed, v.Fault, v.Held, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, 0, e, time.Time{}, nil, nil, 0, nil
+	clear(v.more)
+	v.Allowed, v.Fault, v.Held, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, 0, e, time.Time{}, nil, nil, 0, v.more[:0]
 	v.exemption, v.tentative, v.quiet = nil, false, false
 }
 
