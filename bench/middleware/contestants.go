@@ -62,6 +62,7 @@ func lineup() []contestant {
 		{name: "ours, a Limiter", fields: standard, open: limited()},
 		{name: ourBareLimiter, open: limited(ours.Headers(ours.Off))},
 		{name: ourRule, fields: standard, open: policed(nil, everybody)},
+		{name: "ours, one rule, no verdict", fields: standard, open: policed([]ours.Option{ours.NoVerdict()}, everybody)},
 		{name: ourBare, open: policed([]ours.Option{ours.Headers(ours.Off), ours.NoVerdict()}, everybody)},
 		{
 			name: "ours, five rules", fields: standard, long: true,
