@@ -51,7 +51,7 @@ type Config struct {
 type Timeouts struct {
 	Header   time.Duration // until a request's header is read; 10 s
 	Idle     time.Duration // between the requests of a connection; 2 min
-	Stall    time.Duration // for a client to send more of a body or to take more of an answer; 1 min
+	Stall    time.Duration // for a client to send more of a body or to take more of an answer, or to answer a ping; 1 min
 	Dial     time.Duration // to connect to the upstream, and again for TLS; 5 s
 	Response time.Duration // until the upstream's answer begins, once it has the request; 5 min
 }

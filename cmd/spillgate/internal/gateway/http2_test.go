@@ -81,6 +81,8 @@ type wire struct {
 	ended  map[uint32]bool // streams; 0 is a ping
 	last   uint32          // that the gateway still answers, once it said so
 	over   bool            // the connection is
+
+	connects bool // the gateway takes an extended CONNECT
 }
 
 func dial2(t testing.TB, from, to string, settings ...http2.Setting) *wire {
@@ -169,10 +171,14 @@ func (w *wire) read(awaited uint32) {
 	switch f := f.(type) {
 	case *http2.SettingsFrame:
 		if !f.IsAck() {
+			_, w.connects = f.Value(http2.SettingEnableConnectProtocol)
 			_ = w.WriteSettingsAck()
 		}
 	case *http2.PingFrame:
 		w.ended[0] = w.ended[0] || f.IsAck()
+		if !f.IsAck() {
+			_ = w.WritePing(true, f.Data)
+		}
 	case *http2.HeadersFrame:
 		w.unpacker.SetEmitFunc(func(hf hpack.HeaderField) {
 			if n, err := strconv.Atoi(hf.Value); err == nil && hf.Name == ":status" && n >= 200 {

@@ -23,6 +23,9 @@ func (g *Gateway) Serve(ctx context.Context, ln net.Listener, drain time.Duratio
 		ReadHeaderTimeout: g.timeouts.Header,
 		IdleTimeout:       g.timeouts.Idle,
 		MaxHeaderBytes:    maxHeader,
+		// A connection of HTTP/2 with an open stream is never idle. Whoever is
+		// gone, or in the middle of a header that never ends, answers no ping.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: g.timeouts.Stall, PingTimeout: g.timeouts.Stall},
 		// OPTIONS * is a request like any other: it has its limit.
 		DisableGeneralOptionsHandler: true,
 		BaseContext:                  func(net.Listener) context.Context { return base },
