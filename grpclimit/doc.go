@@ -38,6 +38,8 @@
 //     a denial.
 //   - A cost is negative: INVALID_ARGUMENT.
 //
+// Each has a RequestInfo too, with the id under which [Logger] tells of it.
+//
 // A rule with a delay holds a call until it fits; one that would not before its
 // deadline is refused at once. Close the engine before the server stops: those
 // who are held are then told UNAVAILABLE, with a RetryInfo of a second.

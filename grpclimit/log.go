@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/policy"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // pause is the least time between two lines of a kind.
@@ -31,25 +31,44 @@ func (s *sampler) line(now time.Duration) (skipped int64, ok bool) {
 
 // A reporter writes sampled log lines; nil writes none.
 type reporter struct {
-	log              *slog.Logger
-	start            time.Time
-	refusals, faults sampler
+	log    *slog.Logger
+	start  time.Time
+	rules  map[string]*sampler // by name; "" is for what no rule did
+	faults sampler
 }
 
-func newReporter(log *slog.Logger) *reporter {
+func newReporter(log *slog.Logger, rules []policy.Rule) *reporter {
 	if log == nil {
 		return nil
 	}
-	return &reporter{log: log, start: time.Now()}
+	p := &reporter{log: log, start: time.Now(), rules: map[string]*sampler{"": {}}}
+	for i := range rules {
+		p.rules[rules[i].Name] = &sampler{}
+	}
+	return p
 }
 
-// refusal logs that a call was refused: never its metadata, which may hold
-// secrets.
-func (p *reporter) refusal(a *attributes, v *policy.Verdict, s *status.Status) {
-	if p == nil {
+// line reports whether a line about that rule may be written now, and how many
+// were not since the one before.
+func (p *reporter) line(rule string) (skipped int64, ok bool) {
+	s := p.rules[rule]
+	if s == nil {
+		s = p.rules[""]
+	}
+	return s.line(time.Since(p.start))
+}
+
+// logRefusal logs that a call was refused by o, or that err is why it was not
+// decided.
+func (s *server) logRefusal(a *attributes, o *policy.Outcome, err error, wait time.Duration, code codes.Code, id string) {
+	if s.report == nil || code == codes.Canceled { // who left hears nothing of it
 		return
 	}
-	skipped, ok := p.refusals.line(time.Since(p.start))
+	level, what, rule := slog.LevelInfo, "call refused", ""
+	if o != nil {
+		rule = o.Rule.Name
+	}
+	skipped, ok := s.report.line(rule)
 	if !ok {
 		return
 	}
@@ -57,23 +76,35 @@ func (p *reporter) refusal(a *attributes, v *policy.Verdict, s *status.Status) {
 	if addr := a.ClientAddr(); addr.IsValid() {
 		client = addr.String()
 	}
-	level, what, attrs := slog.LevelInfo, "call refused", make([]slog.Attr, 0, 6)
-	if o := v.Refusing(); o != nil {
-		attrs = append(attrs, slog.String("rule", o.Rule.Name))
+	attrs := make([]slog.Attr, 0, 12)
+	if o != nil {
+		attrs = append(attrs, slog.String("rule", rule), slog.String("why", o.Why()))
+		if key := s.engine.KeyText(rule, a); key != "" {
+			attrs = append(attrs, slog.String("key", key))
+		}
 	} else {
 		what = "call not decided"
-		if c := s.Code(); c == codes.Unavailable || c == codes.Internal { // else it is the client's fault
+		if code == codes.Unavailable || code == codes.Internal { // else it is the client's fault
 			level = slog.LevelWarn
 		}
-		attrs = append(attrs, slog.Any("error", v.Err()))
+		attrs = append(attrs, slog.Any("error", err))
 	}
 	method := a.method
 	if len(method) > 256 { // the client's text
 		method = method[:256] + "…"
 	}
-	attrs = append(attrs, slog.String("code", codeNames[s.Code()]), slog.String("client", client),
-		slog.String("method", method), slog.Int64("suppressed", skipped))
-	p.log.LogAttrs(a.ctx, level, what, attrs...)
+	attrs = append(attrs, slog.String("code", codeNames[code]), slog.String("client", client), slog.String("method", method))
+	if o != nil && o.Override != nil {
+		attrs = append(attrs, slog.String("override", o.Override.Source), slog.String("reason", o.Override.Reason), slog.String("owner", o.Override.Owner))
+	}
+	switch {
+	case wait == spillgate.Never:
+		attrs = append(attrs, slog.String("retry_after", "never"))
+	case wait > 0:
+		attrs = append(attrs, slog.String("retry_after", wait.String()))
+	}
+	attrs = append(attrs, slog.String("refusal_id", id), slog.Int64("suppressed", skipped))
+	s.report.log.LogAttrs(a.ctx, level, what, attrs...)
 }
 
 // fault logs that the store failed and the rules' word for that was applied,

@@ -102,9 +102,10 @@ func Headers(mode HeaderMode) Option {
 	return func(o *options) { o.headers = mode }
 }
 
-// Logger logs refusals and faults of the store, at most one line a second of
-// each, with the number of those left out. Metadata is never logged. Without
-// it nothing is logged.
+// Logger logs refusals and faults of the store: at most one line a second for
+// each rule, and of faults, with the number of those left out. Of metadata only
+// what the key of the rule is made of is logged, in at most 256 bytes, and
+// secrets as fingerprints. Without it nothing is logged.
 func Logger(l *slog.Logger) Option {
 	return func(o *options) { o.log = l }
 }

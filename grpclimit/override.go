@@ -1,6 +1,7 @@
 package grpclimit
 
 import (
+	"fmt"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -14,13 +15,17 @@ import (
 
 // flat returns the status of a call that a rule refuses by itself, or an override.
 func flat(o *policy.Outcome, wait time.Duration) *status.Status {
+	blocked := "this caller is blocked"
+	if !o.Ruleless() {
+		blocked += fmt.Sprintf(" (rule %q)", o.Rule.Name)
+	}
 	switch {
 	case o.Decision.Reason != spillgate.Blocked:
 		return status.Newf(codes.PermissionDenied, "rule %q does not admit this call; waiting does not help", o.Rule.Name)
 	case wait == spillgate.Never:
-		return status.Newf(codes.PermissionDenied, "this caller is blocked (rule %q); waiting does not help", o.Rule.Name)
+		return status.Newf(codes.PermissionDenied, "%s; waiting does not help", blocked)
 	}
-	return with(status.Newf(codes.PermissionDenied, "this caller is blocked (rule %q); retry after %s", o.Rule.Name, wait),
+	return with(status.Newf(codes.PermissionDenied, "%s; retry after %s", blocked, wait),
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -19,13 +20,32 @@ import (
 // faultWait is the wait that a client is told while nothing can be decided.
 const faultWait = time.Second
 
-// refusal returns the status of a call that may not pass.
-func (s *server) refusal(a *attributes, v *policy.Verdict) *status.Status {
-	o := v.Refusing()
-	if o == nil {
-		return undecided(a, v.Err())
+// refuse returns the status of a call that may not pass: v refuses it, or could
+// not be reached, or the call was not held to its end for err. It has an id that
+// the log line has too.
+func (s *server) refuse(a *attributes, v *policy.Verdict, err error) *status.Status {
+	var (
+		id   = fmt.Sprintf("%016x", rand.Uint64())
+		o    = v.Refusing()
+		wait time.Duration
+		told *status.Status
+	)
+	switch {
+	case o != nil:
+		wait = v.RetryAfter()
+		told = s.refused(a, v, o, wait)
+	case err == nil:
+		err = v.Err()
+		fallthrough
+	default:
+		told = undecided(a, err)
 	}
-	wait := v.RetryAfter()
+	s.logRefusal(a, o, err, wait, told.Code(), id)
+	return with(told, &errdetails.RequestInfo{RequestId: id})
+}
+
+// refused returns the status of a call that o is the first to refuse.
+func (s *server) refused(a *attributes, v *policy.Verdict, o *policy.Outcome, wait time.Duration) *status.Status {
 	if o.Flat() {
 		return flat(o, wait)
 	}

@@ -42,7 +42,7 @@ func newServer(eng *policy.Engine, opts []Option) *server {
 	for _, opt := range opts {
 		opt(&s.options)
 	}
-	s.report = newReporter(s.log)
+	s.report = newReporter(s.log, eng.Policy().Rules())
 	return s
 }
 
@@ -106,7 +106,7 @@ func (s *server) admit(ctx context.Context, method string, msg any, opens bool, 
 		if err := s.engine.Hold(ctx, v.Delay()); err != nil {
 			s.report.fault("verdict not settled", v.GiveBack())
 			v.Done()
-			return nil, undecided(&c.attributes, err).Err()
+			return nil, s.refuse(&c.attributes, v, err).Err()
 		}
 	}
 	if s.headers == Always || s.headers == Refusals && !v.Allowed {
@@ -115,9 +115,7 @@ func (s *server) admit(ctx context.Context, method string, msg any, opens bool, 
 		}
 	}
 	if !v.Allowed {
-		refusal := s.refusal(&c.attributes, v)
-		s.report.refusal(&c.attributes, v, refusal)
-		return nil, refusal.Err()
+		return nil, s.refuse(&c.attributes, v, nil).Err()
 	}
 	r := &running{verdict: *v}
 	r.Lend(ctx, &r.verdict)

@@ -365,7 +365,7 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// Whatever a client sends, its metadata is not in the log.
+// The log says who was refused and why, and no secret.
 func TestLogs(t *testing.T) {
 	var out bytes.Buffer
 	eng := engineOf(t, policy.Rule{Name: "token", Key: key(t, "header.authorization secret"), Limit: limit(t, "1/h")},
@@ -375,7 +375,8 @@ func TestLogs(t *testing.T) {
 	calls(ctx, c, 3)
 	got := call(ctx, c)
 	log := out.String()
-	if !strings.Contains(log, "call refused") || !strings.Contains(log, "rule=token code=RESOURCE_EXHAUSTED client=127.0.0.1 method="+unaryCall) || strings.Count(log, "\n") != 1 {
+	if !strings.Contains(log, "call refused") || !strings.Contains(log, ` rule=token why="over limit" key="header.authorization=hmac:`) ||
+		!strings.Contains(log, " code=RESOURCE_EXHAUSTED client=127.0.0.1 method="+unaryCall+" retry_after=59m59.") || strings.Count(log, "\n") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
 	if all := log + got.String() + got.Proto().String(); strings.Contains(all, "s3cr3t") {

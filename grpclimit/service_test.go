@@ -183,6 +183,19 @@ func details(s *status.Status) (retry *errdetails.RetryInfo, quota *errdetails.Q
 	return retry, quota
 }
 
+// idOf returns the id of a refusal, "" if it has none or several.
+func idOf(s *status.Status) (id string) {
+	for _, d := range s.Details() {
+		if d, ok := d.(*errdetails.RequestInfo); ok {
+			if id != "" {
+				return ""
+			}
+			id = d.RequestId
+		}
+	}
+	return id
+}
+
 func limited(eng *policy.Engine, opts ...grpclimit.Option) []grpc.ServerOption {
 	return grpclimit.Server(eng, opts...)
 }

@@ -94,21 +94,23 @@ func (s *stream) charge(m any) error {
 					trying = opts // now it is the last word
 					continue
 				}
-				refusal := srv.refusal(&a, &v)
-				s.refused.Store(refusal)
-				srv.report.refusal(&a, &v, refusal)
-				return refusal.Err()
+				return s.refuse(&a, &v, nil)
 			}
 		}
 		if err := srv.engine.Hold(ctx, pause); err != nil {
 			srv.report.fault("verdict not settled", v.GiveBack())
-			refusal := undecided(&a, err)
-			s.refused.Store(refusal)
-			return refusal.Err()
+			return s.refuse(&a, &v, err)
 		}
 		if v.Allowed {
 			return nil
 		}
 		left -= pause
 	}
+}
+
+// refuse refuses a message, and with it what is left of the stream.
+func (s *stream) refuse(a *attributes, v *policy.Verdict, err error) error {
+	refusal := s.server.refuse(a, v, err)
+	s.refused.Store(refusal)
+	return refusal.Err()
 }

@@ -69,7 +69,7 @@ func (p *reporter) refusal(a *attributes, f *Refusal) {
 	level, what := slog.LevelInfo, "request refused"
 	attrs := make([]slog.Attr, 0, 12)
 	if f.Rule != "" {
-		attrs = append(attrs, slog.String("rule", f.Rule), slog.String("why", f.Reason.String()))
+		attrs = append(attrs, slog.String("rule", f.Rule), slog.String("why", f.why))
 		if key := f.keyOf(a); key != "" {
 			attrs = append(attrs, slog.String("key", key))
 		}

@@ -68,6 +68,19 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 }
 
+// A rule that denies has no limit into which a request might not fit.
+func TestWhyIsLogged(t *testing.T) {
+	log, lines := logged(t)
+	lacking := rule(t, "lacking", "1/h", "user")
+	lacking.Missing = policy.Refuse
+	for why, r := range map[string]policy.Rule{"denied by rule": {Name: "deny", Deny: true}, "key incomplete": lacking} {
+		get(httplimit.Policy(engine(t, r), httplimit.Logger(log))(trivial))
+		if got := lines(); len(got) != 1 || got[0]["why"] != why {
+			t.Errorf("%v, want %q", got, why)
+		}
+	}
+}
+
 func TestLogLinesAreSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, lines := logged(t)

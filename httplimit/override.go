@@ -45,7 +45,11 @@ func problemOf(o *policy.Outcome) policy.Problem {
 
 // appendBlocked appends what has happened to a client that is blocked.
 func (f *refusal) appendBlocked(b []byte) []byte {
-	b = append(append(append(b, "This client is blocked (rule "...), f.Rule...), ")."...)
+	b = append(b, "This client is blocked"...)
+	if !f.ruleless {
+		b = append(append(append(b, " (rule "...), f.Rule...), ')')
+	}
+	b = append(b, '.')
 	if f.RetryAfter == spillgate.Never {
 		return append(b, " Waiting does not help."...)
 	}

@@ -62,8 +62,13 @@ func TestAnswersUnderOverrides(t *testing.T) {
 				if c.kind == "" {
 					return
 				}
-				if p := problemOf(t, answer); p.Type != c.kind || !strings.Contains(p.Detail, c.detail) {
-					t.Errorf("type %s, detail %q", p.Type, p.Detail)
+				told := problemOf(t, answer)
+				if told.Type != c.kind || !strings.Contains(told.Detail, c.detail) {
+					t.Errorf("type %s, detail %q", told.Type, told.Detail)
+				}
+				// A rule is named if there is one.
+				if named := len(c.override.Rules) > 0 || c.kind == quotaExceeded; strings.Contains(told.Detail, "rule") != named || (len(told.Violated) > 0) != named {
+					t.Errorf("detail %q, violated %v", told.Detail, told.Violated)
 				}
 				// Others have the rule's limit.
 				for i, want := range []int{200, 429} {

@@ -20,7 +20,8 @@ type Refusal struct {
 	Status int
 	// Rule is the first rule that refuses, "" if none does.
 	Rule string
-	// Violated names all rules that refuse.
+	// Violated names all rules that refuse: none if an override does that
+	// names no rule, for which Rule is overrides.
 	Violated []string
 	// RetryAfter is the wait that is enough: [spillgate.Never] if none is, 0
 	// if nothing is known.
@@ -37,10 +38,12 @@ type Refusal struct {
 	// Err says why nothing was decided; nil if a rule refuses.
 	Err error
 
-	engine  *policy.Engine // that decided; nil if none did
-	flat    bool           // Rule refuses by itself, without a quota
-	problem policy.Problem // "" is about:blank
-	wait    int64          // seconds that are told; 0 for none
+	engine   *policy.Engine // that decided; nil if none did
+	why      string         // Rule refuses, in a few words for the log
+	flat     bool           // Rule refuses by itself, without a quota
+	problem  policy.Problem // "" is about:blank
+	ruleless bool           // Rule is none of the policy's, but an override
+	wait     int64          // seconds that are told; 0 for none
 }
 
 // statusGone is what nginx notes for a client that went away.
@@ -68,7 +71,7 @@ func (l *limited) refuse(w http.ResponseWriter, r *http.Request, key string, d *
 		f.Status, f.Err, f.RetryAfter, f.problem = http.StatusServiceUnavailable, d.Err(), faultWait, policy.ReducedCapacity
 	default:
 		f.Status, f.Rule, f.Violated = http.StatusTooManyRequests, l.name, append(f.violated[:0], l.name)
-		f.RetryAfter, f.ResetAfter, f.problem = d.RetryAfter, d.ResetAfter, policy.QuotaExceeded
+		f.RetryAfter, f.ResetAfter, f.problem, f.why = d.RetryAfter, d.ResetAfter, policy.QuotaExceeded, d.Reason.String()
 		var room [1]told
 		l.answer(w, r, f, l.tell(room[:0], key, d))
 		return
@@ -88,10 +91,11 @@ func (p *policed) refuse(w http.ResponseWriter, r *http.Request, v *policy.Verdi
 		RetryAfter: v.RetryAfter(), ResetAfter: o.Decision.ResetAfter, Override: o.Override,
 	}}
 	f.Answer, f.problem, f.flat, f.engine = o.Rule.Answer, problemOf(o), o.Flat(), p.engine
+	f.why, f.ruleless = o.Why(), o.Ruleless()
 	f.choose()
 	f.Violated = f.violated[:0]
 	for i := range v.Len() {
-		if o := v.Outcome(i); o.Refuses() {
+		if o := v.Outcome(i); o.Refuses() && !o.Ruleless() {
 			f.Violated = append(f.Violated, o.Rule.Name)
 		}
 	}

@@ -24,7 +24,8 @@ import (
 type refused struct {
 	ID         string    `json:"id"`
 	Time       time.Time `json:"time"`
-	Status     int       `json:"status"`
+	Status     int       `json:"status,omitzero"`
+	Code       string    `json:"code,omitempty"` // of a call of gRPC, in place of a status
 	Method     string    `json:"method"`
 	Host       string    `json:"host,omitempty"`
 	Path       string    `json:"path,omitempty"`
@@ -63,7 +64,7 @@ func explainRefusal(cmd *cobra.Command, path string, f explainFlags) error {
 	case len(others) > 0:
 		return usage("%s: --refusal names a request that came, so there is nothing to describe; leave it out", strings.Join(others, ", "))
 	case len(id) != 16 || strings.Trim(id, "0123456789abcdef") != "":
-		return usage("--refusal %q: want 16 hexadecimal digits, as in the field Spillgate-Refusal of the answer", f.refusal)
+		return usage("--refusal %q: want 16 hexadecimal digits, as in the field Spillgate-Refusal of the answer, or in a gRPC status as the request_id of a RequestInfo", f.refusal)
 	default:
 		f.refusal = id
 	}
@@ -155,7 +156,7 @@ func readRefusal(line, id string) (*refused, bool) {
 	}
 	r := &refused{
 		ID: id, Method: get("method"), Host: get("host"), Path: get("path"), Client: get("client"), Rule: get("rule"), Key: get("key"), Why: get("why"),
-		Override: get("override"), Reason: get("reason"), Owner: get("owner"), Error: get("error"),
+		Code: get("code"), Override: get("override"), Reason: get("reason"), Owner: get("owner"), Error: get("error"),
 	}
 	r.Status, _ = strconv.Atoi(get("status"))
 	r.Time, _ = time.Parse(time.RFC3339Nano, get("time")) // the zero time is "unknown"
@@ -220,7 +221,12 @@ func (r *refused) lookUp(file *policyfile.File, data []byte) {
 // text says for people what is known of a refusal.
 func (r *refused) text(now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "refusal %s: %s %s", r.ID, printed(r.Method), printed(r.Path))
+	fmt.Fprintf(&b, "refusal %s: %s", r.ID, printed(r.Method))
+	how := r.Code
+	if how == "" {
+		how = strconv.Itoa(r.Status)
+		fmt.Fprintf(&b, " %s", printed(r.Path))
+	}
 	if r.Host != "" {
 		fmt.Fprintf(&b, " at %s", printed(r.Host))
 	}
@@ -229,14 +235,14 @@ func (r *refused) text(now time.Time) string {
 		fmt.Fprintf(&b, ", on %s", r.Time.Format(time.RFC3339))
 	}
 	if r.Rule == "" {
-		fmt.Fprintf(&b, "\n\nIt was answered with %d, and no rule refused it: %s.\n", r.Status, printed(strings.TrimSuffix(r.Error, ".")))
+		fmt.Fprintf(&b, "\n\nIt was answered with %s, and no rule refused it: %s.\n", printed(how), printed(strings.TrimSuffix(r.Error, ".")))
 		return b.String()
 	}
 	by := printed(r.Rule)
 	if r.rule != nil {
 		by = named(r.rule)
 	}
-	fmt.Fprintf(&b, "\n\nRefused with %d by %s\n", r.Status, by)
+	fmt.Fprintf(&b, "\n\nRefused with %s by %s\n", printed(how), by)
 	if r.Text != "" {
 		fmt.Fprintf(&b, "    %s\n", strings.TrimSpace(r.Text))
 	}
@@ -296,10 +302,12 @@ func (r *refused) because() string {
 		return s
 	case r.Why == "blocked":
 		return "the key is blocked, for it was refused too often (penalty)"
-	case r.Why == "never fits" && r.rule != nil && r.rule.Deny:
+	case r.Why == "denied by rule":
 		return "the rule refuses every request that matches"
+	case r.Why == "key incomplete":
+		return "the request lacks a part of the key, and such requests the rule refuses"
 	case r.Why == "never fits":
-		return fmt.Sprintf("the request costs more than %s ever holds, or lacks a part of the key", limit)
+		return fmt.Sprintf("the request costs more than %s ever holds", limit)
 	case r.Why == "over limit":
 		return limit + " was used up"
 	case r.Why != "":
