@@ -247,8 +247,8 @@ func (l *Limiter) GiveBack(key string, d Decision) { l.Spent(key, d, 0) }
 // Stats returns the numbers of the limiter's table.
 func (l *Limiter) Stats() Stats { return l.memory.Stats(l.space) }
 
-// Close forgets everything, gives all memory back and fails all who wait, with
-// [ErrClosed]. Closing again does nothing. It returns nil.
+// Close forgets everything, gives all memory back and fails all who wait or
+// hold, with [ErrClosed]. Closing again does nothing. It returns nil.
 func (l *Limiter) Close() error {
 	l.line.close()
 	return l.memory.Close()

@@ -43,6 +43,8 @@ type line struct {
 	lulls  lulls
 	timer  *time.Timer
 	armed  Instant // when the timer fires; 0 if it is not set
+
+	held map[chan struct{}]struct{} // those who hold, to be told of the end
 }
 
 // A queue is all who wait for one key.
@@ -420,9 +422,33 @@ func (ln *line) close() {
 			w.wake(failed, ErrClosed)
 		}
 	}
-	ln.lulls, ln.queues = nil, nil
+	for closed := range ln.held {
+		close(closed)
+	}
+	ln.lulls, ln.queues, ln.held = nil, nil, nil
 	ln.busy.Store(0)
 	ln.arm()
+}
+
+// hold keeps the channel of one who holds, to close it with ln. It reports false
+// if ln is closed already.
+func (ln *line) hold(closed chan struct{}) bool {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.closed {
+		return false
+	}
+	if ln.held == nil {
+		ln.held = map[chan struct{}]struct{}{}
+	}
+	ln.held[closed] = struct{}{}
+	return true
+}
+
+func (ln *line) release(closed chan struct{}) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	delete(ln.held, closed)
 }
 
 // push puts w at the end of q.

@@ -66,6 +66,36 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (Decision, erro
 	}
 }
 
+// Hold waits for d, as a front does with a call that [Limiter.Take] admitted with
+// a Delay. It fails at once if ctx is over or ends before ([*DeadlineError]), and
+// later if ctx is cancelled or the limiter closed ([ErrClosed]). The caller then
+// gives back what was charged.
+func (l *Limiter) Hold(ctx context.Context, d time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if left := time.Until(deadline); left <= d {
+			return &DeadlineError{d, left}
+		}
+	}
+	closed := make(chan struct{})
+	if !l.line.hold(closed) {
+		return ErrClosed
+	}
+	defer l.line.release(closed)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-closed:
+		return ErrClosed
+	}
+}
+
 // A Reservation is a place in line that was taken without waiting there. It
 // is safe for concurrent use.
 type Reservation struct{ w *waiter }

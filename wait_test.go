@@ -426,3 +426,46 @@ func TestGivingUpInOnesOwnDelay(t *testing.T) {
 		}
 	})
 }
+
+// A hold lasts as long as it was said, or ends with its context or the limiter;
+// one that would end too late does not begin.
+func TestHold(t *testing.T) {
+	bubble(t, "1/s queue 9", func(t *testing.T, l *Limiter) {
+		start := time.Now()
+		if err := l.Hold(t.Context(), time.Second); err != nil || time.Since(start) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var late *DeadlineError
+		if err := l.Hold(ctx, time.Second); !errors.As(err, &late) || late.Needed != time.Second || time.Since(start) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if err := l.Hold(ctx, time.Minute); !errors.Is(err, context.Canceled) || time.Since(start) != 2*time.Second {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+		if err := l.Hold(ctx, 0); !errors.Is(err, context.Canceled) {
+			t.Errorf("of a context that is over: %v", err)
+		}
+		ends := make(chan error, 3)
+		for range 3 {
+			go func() { ends <- l.Hold(t.Context(), time.Minute) }()
+		}
+		<-time.After(time.Second)
+		synctest.Wait()
+		if n := len(l.line.held); n != 3 {
+			t.Errorf("%d hold, want 3: those who are through are still kept", n)
+		}
+		l.Close()
+		for range 3 {
+			if err := <-ends; !errors.Is(err, ErrClosed) || time.Since(start) != 3*time.Second {
+				t.Errorf("%v after %s", err, time.Since(start))
+			}
+		}
+		if err := l.Hold(t.Context(), time.Minute); !errors.Is(err, ErrClosed) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}

@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -98,18 +97,5 @@ func (a *ahead) leave(w http.ResponseWriter) {
 		if http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyWait)) == nil {
 			<-a.done
 		}
-	}
-}
-
-// wait holds a request. It reports false if the client went away before.
-func wait(ctx context.Context, d time.Duration, a *ahead) bool {
-	a.start()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

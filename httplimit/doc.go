@@ -46,7 +46,7 @@
 // back.
 //
 // At a stop those who are held are told to come again if the program closes the
-// engine, as with server.RegisterOnShutdown(eng.Close).
+// engine, as with server.RegisterOnShutdown(eng.Close), or the limiter of [New].
 //
 // A refusal does not wait for the request's body. If that has not come whole
 // within a tenth of a second, the connection ends with the answer ([Unread]).

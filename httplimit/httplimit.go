@@ -47,7 +47,11 @@ func (x *exchange) free() {
 
 // New limits each caller by lim; [User] says which options tell callers apart.
 // It never waits, except that a request admitted by a [spillgate.Queue] is
-// held for as long as the queue says. A slot of a [spillgate.Concurrency] limit
+// held for as long as the queue says, or until lim is closed, as at a stop:
+//
+//	server.RegisterOnShutdown(func() { lim.Close() })
+//
+// A slot of a [spillgate.Concurrency] limit
 // is freed when the handler returns, or when the connection that it took over
 // (Hijack) is closed.
 func New(lim *spillgate.Limiter, opts ...Option) func(http.Handler) http.Handler {
@@ -96,10 +100,11 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if a, r = aheadOf(r); a != nil {
 			defer a.leave(w)
 		}
-		if !wait(r.Context(), d.Delay, a) {
+		a.start()
+		if err := l.limiter.Hold(r.Context(), d.Delay); err != nil {
 			l.limiter.GiveBack(key, *d)
 			x.free()
-			l.undecided(w, r, r.Context().Err())
+			l.undecided(w, r, err)
 			return
 		}
 	}
