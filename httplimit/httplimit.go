@@ -178,7 +178,7 @@ func (l *limited) keyOf(x *exchange) string {
 // that the options offer. An admitted request is held for the verdict's Delay.
 func Policy(eng *policy.Engine, opts ...Option) func(http.Handler) http.Handler {
 	rules := eng.Policy().Rules()
-	p := policed{shared: sharedOf(eng.Policy(), opts), engine: eng, quotas: quotasOf(rules), others: new(others), holds: slices.ContainsFunc(rules, holds)}
+	p := policed{shared: sharedOf(eng.Policy(), opts), engine: eng, quotas: quotasOf(rules), others: new(others), room: newRoom(maxLooked), holds: slices.ContainsFunc(rules, holds)}
 	names := make([]string, len(rules))
 	for i := range rules {
 		names[i] = rules[i].Name
@@ -200,7 +200,8 @@ type policed struct {
 	engine *policy.Engine
 	quotas map[*policy.Rule]*quota
 	others *others
-	holds  bool // a rule may hold requests
+	room   *room // of bodies that are looked at
+	holds  bool  // a rule may hold requests
 	next   http.Handler
 }
 
@@ -232,6 +233,9 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r == nil {
 		x.free()
 		return
+	}
+	if call != nil {
+		defer forget(r.Body)
 	}
 	var body *ahead
 	if p.holds {
