@@ -144,6 +144,8 @@ func bypassTricks(t *testing.T) []trick {
 		// A new user each time.
 		{name: "a new user", rules: claimed("header.x-user-id"), write: claiming("X-User-ID: user%d")},
 		{name: "a new user in two lines", rules: claimed("header.x-user-id"), write: claiming("X-User-ID: alice\r\nX-User-ID: user%d")},
+		{name: "another user with underscores", rules: claimed("header.x-user-id"), rejected: true, write: claiming("X_User_ID: alice\r\nX-User-ID: user%d"),
+			count: func(r *http.Request) bool { return r.Header["X_user_id"] != nil }},
 		{name: "a new token", rules: claimed("header.authorization"), write: claiming("Authorization: Bearer t%d")},
 		{name: "a new cookie", rules: claimed("cookie.session"), write: claiming("Cookie: session=s%d; session=t")},
 		{name: "a new user or none", rules: claimed("header.x-user-id else client.ip"), write: func(n int) string {

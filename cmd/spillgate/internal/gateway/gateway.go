@@ -88,6 +88,7 @@ type Gateway struct {
 	logger    *slog.Logger
 	faults    sampler
 	underway  tally
+	read      map[string]bool // the fields that the rules read
 }
 
 // Bounds of what is held for one connection or one upstream.
@@ -139,6 +140,7 @@ func New(c Config) (*Gateway, error) {
 		ReadBufferSize:         connBuffer,
 	}
 	g.buffers = &buffers{}
+	g.read = fieldsRead(c.Engine.Policy())
 	g.main = g.target(u)
 	spare, err := g.spares(c.Engine.Policy())
 	if err != nil {

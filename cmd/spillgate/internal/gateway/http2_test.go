@@ -82,7 +82,8 @@ type wire struct {
 	last   uint32          // that the gateway still answers, once it said so
 	over   bool            // the connection is
 
-	connects bool // the gateway takes an extended CONNECT
+	connects bool                    // the gateway takes an extended CONNECT
+	trailer  func(hpack.HeaderField) // is shown the fields that end a stream; may be nil
 }
 
 func dial2(t testing.TB, from, to string, settings ...http2.Setting) *wire {
@@ -183,6 +184,9 @@ func (w *wire) read(awaited uint32) {
 		w.unpacker.SetEmitFunc(func(hf hpack.HeaderField) {
 			if n, err := strconv.Atoi(hf.Value); err == nil && hf.Name == ":status" && n >= 200 {
 				w.status[id] = n
+			}
+			if w.status[id] > 0 && f.StreamEnded() && w.trailer != nil {
+				w.trailer(hf)
 			}
 		})
 		if _, err := w.unpacker.Write(f.HeaderBlockFragment()); err != nil {

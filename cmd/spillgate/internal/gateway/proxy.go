@@ -59,9 +59,14 @@ func (g *Gateway) passTo(t *target, w http.ResponseWriter, r *http.Request) {
 		// The upstream may answer while it still reads. Without this net/http
 		// would first wait for the rest of the body.
 		_ = up.client.EnableFullDuplex()
+		if r.Trailer != nil {
+			g.prune(r.Trailer)
+			up.trailer = func() { g.prune(r.Trailer) } // HTTP/1 adds what was not announced
+		}
 	}
 	a := &answer{ResponseWriter: w, own: ownFields(w.Header()), older: olderFields(w.Header()), upload: up}
 	t.proxy.ServeHTTP(a, r)
+	t.pruneAnswer(w.Header())
 	if up != nil && !a.hijacked {
 		up.finish(w, r)
 	}
@@ -87,7 +92,7 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, title string) {
 // check refuses an answer that can't be passed on, and keeps the names of
 // fields from being announced as trailers, too: net/http would then send the
 // field again as a trailer. What comes under such a name after the body is
-// passed on nevertheless, unannounced.
+// passed on nevertheless, unannounced, but for what tells of limits.
 func check(resp *http.Response) error {
 	if resp.StatusCode < 100 {
 		return fmt.Errorf("upstream answered with status %03d", resp.StatusCode)
@@ -131,9 +136,9 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest, to *url.URL) {
 	p.Out.Trailer = p.In.Trailer // one map: its values come after the body
 
 	// Programs that get fields as variables (CGI, WSGI) can't tell the
-	// underscores of these from the hyphens of ours.
+	// underscores of these from the hyphens of ours, or of those that were read.
 	for name := range p.Out.Header {
-		if strings.Contains(name, "_") && ours(strings.ReplaceAll(name, "_", "-")) {
+		if strings.Contains(name, "_") && !g.read[name] && g.said(name) {
 			delete(p.Out.Header, name)
 		}
 	}
@@ -242,6 +247,8 @@ type upload struct {
 	client *http.ResponseController
 	stall  time.Duration
 
+	trailer func() // is called when the trailers are there; may be nil
+
 	mu   sync.Mutex
 	over bool // the handler returned; the deadline is the server's again
 
@@ -269,6 +276,9 @@ func (u *upload) Read(p []byte) (int, error) {
 	switch {
 	case err == io.EOF:
 		u.whole.Store(true)
+		if u.trailer != nil {
+			u.trailer()
+		}
 		u.deadline(time.Time{}) // from here on the upstream may take its time
 	case err != nil:
 		err = &uploadError{err}

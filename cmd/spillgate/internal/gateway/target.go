@@ -14,8 +14,9 @@ import (
 
 // A target is an upstream and the way to it.
 type target struct {
-	proxy *httputil.ReverseProxy
-	based bool // its own path is more than "/"
+	proxy     *httputil.ReverseProxy
+	based     bool // its own path is more than "/"
+	encrypted bool // so that HTTP/2 may be spoken
 }
 
 // proper reports what is wrong with the URL of an upstream.
@@ -31,7 +32,7 @@ func proper(u *url.URL) error {
 
 // target makes the way to an upstream.
 func (g *Gateway) target(u *url.URL) target {
-	return target{based: strings.Trim(u.Path, "/") != "", proxy: &httputil.ReverseProxy{
+	return target{based: strings.Trim(u.Path, "/") != "", encrypted: u.Scheme == "https", proxy: &httputil.ReverseProxy{
 		Rewrite:        func(p *httputil.ProxyRequest) { g.rewrite(p, u) },
 		Transport:      g.transport,
 		FlushInterval:  flushAfter,

@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/spillgate/spillgate/httplimit"
+	"github.com/spillgate/spillgate/policy"
+)
+
+// Some programs put trailers among the fields of the header, so those that name
+// what was said there are not passed on.
+
+// fieldsRead returns the names of the fields that p reads of a header, as
+// net/http spells its keys.
+func fieldsRead(p *policy.Policy) map[string]bool {
+	read := make(map[string]bool)
+	attribute := func(a policy.Attribute) {
+		switch a.Kind {
+		case policy.Header:
+			read[http.CanonicalHeaderKey(a.Name)] = true
+		case policy.Cookie:
+			read["Cookie"] = true
+		}
+	}
+	match := func(m policy.Match) {
+		for _, c := range m {
+			attribute(c.Attribute)
+		}
+	}
+	part := func(p policy.Part) {
+		for _, a := range p.Attributes {
+			attribute(a)
+		}
+	}
+	rules := p.Rules()
+	for i := range rules {
+		r := &rules[i]
+		match(r.Match)
+		match(r.Peek)
+		for _, k := range r.Key {
+			part(k)
+		}
+		for _, l := range r.Lanes {
+			match(l.Match)
+		}
+		for _, p := range r.Prices {
+			match(p.Match)
+			attribute(p.From)
+		}
+		if r.Backup != nil {
+			match(r.Backup.Match)
+		}
+	}
+	for _, o := range p.Overrides().All() {
+		match(o.Match)
+		part(o.Key)
+	}
+	for i := range p.Usage() {
+		match(p.Usage()[i].Match)
+	}
+	return read
+}
+
+// said reports whether the upstream may take a field of that name for one that
+// the gateway sets, or that the rules have read.
+func (g *Gateway) said(name string) bool {
+	if g.read[name] {
+		return true
+	}
+	name = strings.ReplaceAll(name, "_", "-") // see rewrite
+	return ours(name) || g.read[http.CanonicalHeaderKey(name)]
+}
+
+// prune takes out of a request's trailers what was said in its header.
+func (g *Gateway) prune(trailer http.Header) {
+	for name := range trailer {
+		if g.said(name) {
+			delete(trailer, name)
+		}
+	}
+}
+
+// pruneAnswer takes out of an answer's trailers what tells of limits. Those that
+// were announced are pruned by check. An answer of known length over HTTP/1.1,
+// as most are, has none.
+func (t *target) pruneAnswer(h http.Header) {
+	if _, whole := h["Content-Length"]; whole && !t.encrypted {
+		return
+	}
+	for name := range h {
+		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok && httplimit.IsField(rest) {
+			delete(h, name)
+		}
+	}
+}
