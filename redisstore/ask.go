@@ -332,15 +332,17 @@ func (r *replacement) encode() string {
 	} else if r.given {
 		e.numbers(1, lapseGiven(r.now, r.until))
 	} else {
-		s, n := split(int64(r.until))
-		e.numbers(0, float64(s*1000+(n+999_999)/1e6))
+		s, _ := split(int64(r.until))
+		e.numbers(0, float64(s>>2<<2+4)) // as lapse has it in ask.lua
 	}
 	e.numbers(float64(len(r.from)))
 	return string(e.b) + r.from + r.to
 }
 
-// lapseGiven returns after how many milliseconds a key ends whose state is new
-// at until on a clock that is given: an hour after it could.
+// lapseGiven returns after how many seconds a key ends whose state is new at until on
+// a clock that is given: an hour after it could.
 func lapseGiven(now, until spillgate.Instant) float64 {
-	return math.Ceil((float64(until)-float64(now))/1e6) + 3600_000
+	from, _ := split(int64(now))
+	to, _ := split(int64(until))
+	return float64(to - from + 3601)
 }

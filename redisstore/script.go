@@ -49,25 +49,30 @@ func scriptOf(pieces ...string) script {
 	return script{source, hex.EncodeToString(sum[:])}
 }
 
-// script returns which one g needs.
-func (g *group) script() script {
-	if !slices.ContainsFunc(g.ops, func(o *op) bool { return !o.simple() }) {
+// call returns the run of the script that g needs.
+func (g *group) call(given bool, floor int64, s *Store) Call {
+	by, encode := whole, g.encode
+	switch {
+	case !slices.ContainsFunc(g.ops, func(o *op) bool { return !o.simple() }):
+		by, encode = many, g.encodeMany
 		if len(g.ops) == 1 && len(g.ops[0].parts) == 1 {
-			return single
+			by, encode = single, g.encodeOne
 		}
-		return many
+	case !slices.ContainsFunc(g.ops, func(o *op) bool { return !o.buckets() }):
+		by = buckets
 	}
-	for _, o := range g.ops {
-		if o.fix != nil {
-			return whole
-		}
-		for i := range o.parts {
-			if k := o.parts[i].kind; k != kindBucket && k != kindNone {
-				return whole
-			}
+	args := encode(given, floor, s)
+	return Call{SHA: by.sha, Source: by.source, Keys: g.keys, Args: args}
+}
+
+// buckets reports whether o takes, and from buckets alone.
+func (o *op) buckets() bool {
+	for i := range o.parts {
+		if k := o.parts[i].kind; k != kindBucket && k != kindNone {
+			return false
 		}
 	}
-	return buckets
+	return o.fix == nil
 }
 
 // simple reports whether o is charges of buckets, each of a key of its own, and

@@ -41,6 +41,8 @@ type Store struct {
 	background sync.WaitGroup
 	late       backlog
 	refusals   refusals
+
+	ops, waits sync.Pool // not needed any more; a store's own, as are their channels and timers
 }
 
 // New returns a store on a client of go-redis: a [redis.Client], also one for
@@ -207,11 +209,12 @@ func (s *Store) Take(ctx context.Context, at time.Time, cs []spillgate.Charge, o
 	if len(cs) == 1 && at.IsZero() && s.refusedOne(&cs[0], &out[0]) {
 		return nil
 	}
-	r, err := newRequest(cs, s.key)
-	if err != nil {
+	o := s.newOp()
+	if err := o.fill(cs, s.key); err != nil {
+		s.free(o)
 		return err
 	}
-	o := &op{request: r}
+	began := time.Now()
 	if !at.IsZero() {
 		o.given = true
 		o.now = s.given(at, func(yield func(*spillgate.Space) bool) {
@@ -222,29 +225,33 @@ func (s *Store) Take(ctx context.Context, at time.Time, cs []spillgate.Charge, o
 			}
 		})
 	} else {
-		o.now = s.now()
+		o.now = s.nowAt(began)
 	}
-	if o.idle() {
+	switch {
+	case o.idle():
 		o.judge()
-		copy(out, o.out)
-		return nil
+	case !o.given && len(cs) > 1 && s.refusedBefore(o):
+	default:
+		if err := s.ask(ctx, o, began); err != nil {
+			return err // whoever carries o may still do so
+		}
 	}
-	if !o.given && len(cs) > 1 && s.refusedBefore(o) {
-		copy(out, o.out)
-		return nil
-	}
-	sent := time.Now()
-	w := s.newWait(ctx)
+	copy(out, o.out)
+	s.free(o)
+	return nil
+}
+
+// ask carries o out, which began then.
+func (s *Store) ask(ctx context.Context, o *op, began time.Time) (err error) {
+	w := s.waitUntil(ctx, began.Add(s.patience))
 	defer w.stop()
 	if s.conn.Slots() && !o.oneSlot() {
 		err = s.takeSlots(w, o)
 	} else {
 		err = s.take(w, o)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		s.remember(o, began)
 	}
-	s.remember(o, sent)
-	copy(out, o.out)
-	return nil
+	return err
 }

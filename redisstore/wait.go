@@ -15,7 +15,8 @@ var errOpen = fmt.Errorf("redisstore: %w: the last calls failed, and none has be
 type wait struct {
 	ctx      context.Context
 	deadline time.Time
-	timer    *time.Timer
+	timer    *time.Timer // made when it is first needed
+	set      bool        // the timer
 	store    *Store
 	late     bool
 }
@@ -25,19 +26,52 @@ func (s *Store) newWait(ctx context.Context) *wait {
 }
 
 func (s *Store) waitUntil(ctx context.Context, deadline time.Time) *wait {
-	return &wait{ctx: ctx, deadline: deadline, timer: time.NewTimer(time.Until(deadline)), store: s}
+	w, ok := s.waits.Get().(*wait)
+	if !ok {
+		w = &wait{store: s}
+	}
+	w.ctx, w.deadline, w.late = ctx, deadline, false
+	return w
 }
 
-func (w *wait) stop() { w.timer.Stop() }
+// over is when w ends. Whoever made the call itself needs no timer, since the answer
+// is there.
+func (w *wait) over() <-chan time.Time {
+	if !w.set {
+		left := time.Until(w.deadline)
+		if w.timer == nil {
+			w.timer = time.NewTimer(left)
+		} else {
+			w.timer.Reset(left)
+		}
+		w.set = true
+	}
+	return w.timer.C
+}
+
+// stop ends w, which must not be used any more.
+func (w *wait) stop() {
+	if w.set {
+		w.timer.Stop()
+		w.set = false
+	}
+	w.ctx = nil
+	w.store.waits.Put(w)
+}
 
 // for1 waits for the answer to o. If it does not come in time, o is left to
 // whoever carries it, and must not be touched any more.
 func (w *wait) for1(o *op) error {
+	select {
+	case <-o.done:
+		return o.err
+	default:
+	}
 	if !w.late {
 		select {
 		case <-o.done:
 			return o.err
-		case <-w.timer.C:
+		case <-w.over():
 			w.late = true
 		case <-w.ctx.Done():
 		}

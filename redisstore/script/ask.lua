@@ -43,8 +43,9 @@ local function ask(k, q)
 end
 
 -- lapse returns when the key of a state that is new again at (s, n) ends, as
--- SET and PEXPIREAT want it. Under a clock that is given, that of the server
--- says nothing: it ends an hour after it could.
+-- SET and EXPIREAT want it: with the four seconds, aligned to 1970, that this is in, so
+-- that many.lua can tell from a state when its key ends. Under a clock that is given,
+-- that of the server says nothing: it ends an hour after it could.
 local function lapse(q, s, n)
 	if q.ttl then
 		local gs, gn = ts + q[q.ttl], tn + q[q.ttl + 1]
@@ -53,9 +54,9 @@ local function lapse(q, s, n)
 		end
 	end
 	if given == 1 then
-		return 'PX', (s - ts) * 1000 + math.ceil((n - tn) / 1e6) + 3600000
+		return 'EX', s - ts + 3601
 	end
-	return 'PXAT', s * 1000 + math.ceil(n / 1e6)
+	return 'EXAT', s - s % 4 + 4
 end
 
 local function write(k, q)
@@ -64,9 +65,9 @@ local function write(k, q)
 		if q.new == '' then
 			call('DEL', KEYS[k])
 		elseif q[1] == 1 then
-			call('SET', KEYS[k], q.new, 'PX', q[2])
+			call('SET', KEYS[k], q.new, 'EX', q[2])
 		else
-			call('SET', KEYS[k], q.new, 'PXAT', q[2])
+			call('SET', KEYS[k], q.new, 'EXAT', q[2])
 		end
 		return
 	end

@@ -52,8 +52,8 @@ if plain > 0 then
 	raws = call('MGET', unpack(KEYS, 1, plain))
 end
 
--- The states, taken apart: what wrote it (nil: not loaded, '': new, false:
--- another limit), up to four numbers, and when it was last charged.
+-- The states, taken apart: what wrote it (nil: not loaded, '': new, false: one
+-- that is not taken apart), up to four numbers, and when it was last charged.
 local label, A, B, C, D, G, H = {}, {}, {}, {}, {}, {}, {}
 local dirty, wrong = {}, {}
 local undo -- of the request at hand, if it has more than one charge
@@ -92,7 +92,6 @@ local function load(k, q)
 	end
 	local at = #q.label + 1
 	if sub(raw, 1, at - 1) ~= q.label then
-		label[k] = false
 		return
 	end
 	label[k] = q.label

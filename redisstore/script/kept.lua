@@ -175,7 +175,7 @@ keeps = function()
 			call('SET', o.key, head .. body, how, when)
 		else
 			call('SETRANGE', o.key, 0, head)
-			call(how == 'PX' and 'PEXPIRE' or 'PEXPIREAT', o.key, when)
+			call(how == 'EX' and 'EXPIRE' or 'EXPIREAT', o.key, when)
 		end
 	end
 
