@@ -112,7 +112,7 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 	}
 	e := &Engine{policy: p, store: s, seed: o.seed, local: spillgate.NewMemory()}
 	e.lines.ended = make(chan struct{})
-	e.prints.init(p, o.fingerprint)
+	e.prints.init(p, o.fingerprint, o.seed)
 	e.accounts, e.decoders = accountsOf(p), o.decoders
 	for i := range p.rules {
 		r := &p.rules[i]

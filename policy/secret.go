@@ -2,7 +2,6 @@ package policy
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -61,8 +60,9 @@ func (p *Policy) hides() bool {
 // FingerprintKey keys the fingerprints by which secret parts of keys are
 // shown: HMAC-SHA-256, cut to 64 bits. Engines with the same key show the same
 // caller by the same fingerprint. Without this option, or with an empty key,
-// the key is random, and fingerprints change with the process. The key is
-// copied.
+// the key is derived from the seed ([Seeded]): engines that share a store have
+// the same, and where the seed is random, fingerprints change with the process.
+// The key is copied.
 func FingerprintKey(key []byte) EngineOption {
 	key = append([]byte(nil), key...)
 	return func(o *engineOptions) { o.fingerprint = key }
@@ -82,16 +82,21 @@ type printer struct {
 	text []byte
 }
 
-func (f *fingerprints) init(p *Policy, key []byte) {
+func (f *fingerprints) init(p *Policy, key []byte, seed spillgate.Seed) {
 	f.hides = p.hides()
 	if len(key) == 0 {
-		key = make([]byte, sha256.Size)
-		_, _ = rand.Read(key) // never fails
+		secret := seed.Bytes()
+		key = derived(secret[:], "fingerprints")
 	}
 	f.pool.New = func() any { return &printer{mac: hmac.New(sha256.New, key), text: make([]byte, 0, 256)} }
+	f.partitions = spillgate.SeedFrom([16]byte(derived(key, "partitions")))
+}
+
+// derived returns the key for one purpose that key keeps secret.
+func derived(key []byte, purpose string) []byte {
 	mac := hmac.New(sha256.New, key)
-	_, _ = mac.Write([]byte("partitions"))
-	f.partitions = spillgate.SeedFrom([16]byte(mac.Sum(nil)))
+	_, _ = mac.Write([]byte(purpose))
+	return mac.Sum(nil)
 }
 
 // fingerprintMark begins a fingerprint where a value would stand.

@@ -88,6 +88,10 @@ func TestFingerprints(t *testing.T) {
 	same := secretEngine(t, spillgate.NewMemory(), FingerprintKey([]byte("k1")))
 	other := secretEngine(t, spillgate.NewMemory(), FingerprintKey([]byte("k2")))
 	random := secretEngine(t, spillgate.NewMemory())
+	m := spillgate.NewMemory()
+	if p := secretEngine(t, m).Fingerprint(a, secretToken); p != secretEngine(t, m).Fingerprint(a, secretToken) {
+		t.Error("two engines of one seed differ")
+	}
 	p := one.Fingerprint(a, secretToken)
 	if p != same.Fingerprint(a, secretToken) {
 		t.Error("two engines of one key differ")

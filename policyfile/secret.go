@@ -8,7 +8,7 @@ import (
 )
 
 // fingerprintKeyField names the file that keys the fingerprints of secrets.
-var fingerprintKeyField = in("fingerprint_key_file", "The file whose text keys the fingerprints that stand for secret parts of keys. Left out, the key is made at each start.", filePath,
+var fingerprintKeyField = in("fingerprint_key_file", "The file whose text keys the fingerprints that stand for secret parts of keys. Left out, the key comes from the seed: the same for all who share a store, or who go on from a state file.", filePath,
 	func(s *Server, v string) { s.FingerprintKeyFile = v })
 
 // Bounds of the text that keys fingerprints, in bytes.
