@@ -36,7 +36,7 @@ func size(msg any) (n int64, ok bool) {
 // is s. What can't be told stays as it was estimated.
 func (s *server) measured(c *running, answer *sent) {
 	if !answer.unknown.Load() {
-		s.report.fault("verdict not settled", c.verdict.Measured(policy.Bytes, answer.bytes.Load()))
+		s.journal.Fault("verdict not settled", c.verdict.Measured(policy.Bytes, answer.bytes.Load()))
 	}
 }
 

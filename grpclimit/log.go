@@ -1,9 +1,7 @@
 package grpclimit
 
 import (
-	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -11,64 +9,17 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// pause is the least time between two lines of a kind.
-const pause = time.Second
-
-// A sampler lets one line pass each pause, and counts the others.
-type sampler struct {
-	next    atomic.Int64 // ns since the reporter's start
-	skipped atomic.Int64
-}
-
-func (s *sampler) line(now time.Duration) (skipped int64, ok bool) {
-	next := s.next.Load()
-	if int64(now) < next || !s.next.CompareAndSwap(next, int64(now+pause)) {
-		s.skipped.Add(1)
-		return 0, false
-	}
-	return s.skipped.Swap(0), true
-}
-
-// A reporter writes sampled log lines; nil writes none.
-type reporter struct {
-	log    *slog.Logger
-	start  time.Time
-	rules  map[string]*sampler // by name; "" is for what no rule did
-	faults sampler
-}
-
-func newReporter(log *slog.Logger, rules []policy.Rule) *reporter {
-	if log == nil {
-		return nil
-	}
-	p := &reporter{log: log, start: time.Now(), rules: map[string]*sampler{"": {}}}
-	for i := range rules {
-		p.rules[rules[i].Name] = &sampler{}
-	}
-	return p
-}
-
-// line reports whether a line about that rule may be written now, and how many
-// were not since the one before.
-func (p *reporter) line(rule string) (skipped int64, ok bool) {
-	s := p.rules[rule]
-	if s == nil {
-		s = p.rules[""]
-	}
-	return s.line(time.Since(p.start))
-}
-
 // logRefusal logs that a call was refused by o, or that err is why it was not
 // decided.
 func (s *server) logRefusal(a *attributes, o *policy.Outcome, err error, wait time.Duration, code codes.Code, id string) {
-	if s.report == nil || code == codes.Canceled { // who left hears nothing of it
+	if code == codes.Canceled { // who left hears nothing of it
 		return
 	}
 	level, what, rule := slog.LevelInfo, "call refused", ""
 	if o != nil {
 		rule = o.Rule.Name
 	}
-	skipped, ok := s.report.line(rule)
+	suppressed, ok := s.journal.Line(rule)
 	if !ok {
 		return
 	}
@@ -103,17 +54,6 @@ func (s *server) logRefusal(a *attributes, o *policy.Outcome, err error, wait ti
 	case wait > 0:
 		attrs = append(attrs, slog.String("retry_after", wait.String()))
 	}
-	attrs = append(attrs, slog.String("refusal_id", id), slog.Int64("suppressed", skipped))
-	s.report.log.LogAttrs(a.ctx, level, what, attrs...)
-}
-
-// fault logs that the store failed and the rules' word for that was applied,
-// or that a verdict could not be settled.
-func (p *reporter) fault(what string, err error) {
-	if p == nil || err == nil {
-		return
-	}
-	if skipped, ok := p.faults.line(time.Since(p.start)); ok {
-		p.log.LogAttrs(context.Background(), slog.LevelWarn, what, slog.Any("error", err), slog.Int64("suppressed", skipped))
-	}
+	attrs = append(attrs, slog.String("refusal_id", id), slog.Int64("suppressed", suppressed))
+	s.log.LogAttrs(a.ctx, level, what, attrs...)
 }

@@ -102,9 +102,10 @@ func Headers(mode HeaderMode) Option {
 	return func(o *options) { o.headers = mode }
 }
 
-// Logger logs refusals and faults of the store: at most one line a second for
-// each rule, and of faults, with the number of those left out. Of metadata only
-// what the key of the rule is made of is logged, in at most 256 bytes, and
+// Logger logs refusals and faults of the store: of each second
+// [policy.JournalLines] refusals, beyond them the first of each rule, and one
+// fault. The next line of the rule tells how many were left out, and
+// [policy.Engine.Close] of which no line has told. Of metadata only what the key of the rule is made of is logged, in at most 256 bytes, and
 // secrets as fingerprints. Without it nothing is logged.
 func Logger(l *slog.Logger) Option {
 	return func(o *options) { o.log = l }

@@ -31,9 +31,9 @@ func StreamServer(eng *policy.Engine, opts ...Option) grpc.StreamServerIntercept
 
 type server struct {
 	options
-	engine *policy.Engine
-	items  map[*policy.Rule]string
-	report *reporter
+	engine  *policy.Engine
+	items   map[*policy.Rule]string
+	journal *policy.Journal
 }
 
 func newServer(eng *policy.Engine, opts []Option) *server {
@@ -42,7 +42,7 @@ func newServer(eng *policy.Engine, opts []Option) *server {
 	for _, opt := range opts {
 		opt(&s.options)
 	}
-	s.report = newReporter(s.log, eng.Policy().Rules())
+	s.journal = eng.Journal(s.log)
 	return s
 }
 
@@ -101,10 +101,10 @@ func (s *server) admit(ctx context.Context, method string, msg any, opens bool, 
 	c.opts = s.appendCosts(c.opts, ctx, msg)
 	v := &c.verdict
 	s.engine.Await(ctx, v, &c.attributes, c.opts...)
-	s.report.fault("store unavailable", v.Fault)
+	s.journal.Fault("store unavailable", v.Fault)
 	if v.Allowed {
 		if err := s.engine.Hold(ctx, v.Delay()); err != nil {
-			s.report.fault("verdict not settled", v.GiveBack())
+			s.journal.Fault("verdict not settled", v.GiveBack())
 			v.Done()
 			return nil, s.refuse(&c.attributes, v, err).Err()
 		}
@@ -143,6 +143,6 @@ func (s *server) ended(c *running, err error, returned bool) {
 			how = policy.Aborted // the client left before there was an answer
 		}
 	}
-	s.report.fault("verdict not settled", c.verdict.Ended(how))
+	s.journal.Fault("verdict not settled", c.verdict.Ended(how))
 	c.verdict.Done()
 }

@@ -376,7 +376,7 @@ func TestLogs(t *testing.T) {
 	got := call(ctx, c)
 	log := out.String()
 	if !strings.Contains(log, "call refused") || !strings.Contains(log, ` rule=token why="over limit" key="header.authorization=hmac:`) ||
-		!strings.Contains(log, " code=RESOURCE_EXHAUSTED client=127.0.0.1 method="+unaryCall+" retry_after=59m59.") || strings.Count(log, "\n") != 1 {
+		!strings.Contains(log, " code=RESOURCE_EXHAUSTED client=127.0.0.1 method="+unaryCall+" retry_after=59m59.") || strings.Count(log, "\n") != 3 {
 		t.Errorf("log:\n%s", log)
 	}
 	if all := log + got.String() + got.Proto().String(); strings.Contains(all, "s3cr3t") {

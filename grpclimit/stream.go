@@ -84,7 +84,7 @@ func (s *stream) charge(m any) error {
 	var v policy.Verdict
 	for left := srv.messages.most; ; {
 		srv.engine.Await(ctx, &v, &a, trying...)
-		srv.report.fault("store unavailable", v.Fault)
+		srv.journal.Fault("store unavailable", v.Fault)
 		v.Done() // no message holds a slot
 		pause := v.Delay()
 		if !v.Allowed {
@@ -98,7 +98,7 @@ func (s *stream) charge(m any) error {
 			}
 		}
 		if err := srv.engine.Hold(ctx, pause); err != nil {
-			srv.report.fault("verdict not settled", v.GiveBack())
+			srv.journal.Fault("verdict not settled", v.GiveBack())
 			return s.refuse(&a, &v, err)
 		}
 		if v.Allowed {

@@ -39,8 +39,8 @@
 // The body is a problem (RFC 9457) of one of the types that the same draft
 // registers: quota-exceeded, with the names of the violated policies, or
 // temporary-reduced-capacity, or plain text for a client whose Accept prefers
-// that. It carries an id that the log line and the field Spillgate-Refusal have
-// too. A rule may answer otherwise ([policy.Answer]), hold the request until it
+// that. It carries an id that the field Spillgate-Refusal has too, and the log
+// line, if there is one: of a flood not all refusals are logged ([Logger]). A rule may answer otherwise ([policy.Answer]), hold the request until it
 // fits ([policy.Delay]), or send it to another handler ([Backup]). [Dialects]
 // adds the fields of GitHub, OpenAI and Envoy, [Jitter] spreads those who come
 // back.

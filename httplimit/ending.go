@@ -20,7 +20,7 @@ type ending struct {
 	bytes   bool         // a rule counts the bytes of answers
 	slots   bool         // slots are held
 	head    bool         // an answer without a body, whatever is written
-	report  *reporter
+	journal *policy.Journal
 	after   func() // what else is to be done at the end; may be nil
 
 	sent   atomic.Int64 // bytes of the body
@@ -48,7 +48,7 @@ func (p *policed) serve(w http.ResponseWriter, r *http.Request, v *policy.Verdic
 		p.next.ServeHTTP(w, r)
 		return false
 	}
-	e := &ending{verdict: v, call: call, bytes: bytes, slots: slots, head: r.Method == http.MethodHead, report: p.report}
+	e := &ending{verdict: v, call: call, bytes: bytes, slots: slots, head: r.Method == http.MethodHead, journal: p.journal}
 	rec, w := record(w)
 	rec.ending = e
 	returned := false
@@ -116,7 +116,7 @@ func (e *ending) end() {
 	}
 }
 
-func (e *ending) settled(err error) { e.report.fault("verdict not settled", err) }
+func (e *ending) settled(err error) { e.journal.Fault("verdict not settled", err) }
 
 // maxPromised is how many bytes (1 TiB) an answer may announce to be believed. A
 // debt of more might be more than a limit can owe, and then what the answer did

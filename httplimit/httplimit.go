@@ -16,7 +16,7 @@ import (
 type shared struct {
 	options
 	canonical map[string]string
-	report    *reporter
+	journal   *policy.Journal
 	paths     policy.Paths
 }
 
@@ -59,7 +59,7 @@ func New(lim *spillgate.Limiter, opts ...Option) func(http.Handler) http.Handler
 	if len(l.sources) == 0 {
 		ClientIP()(&l.options)
 	}
-	l.report = newReporter(l.log, l.name)
+	l.journal = policy.NewJournal(l.log, l.name)
 	if l.partitions {
 		seed := spillgate.NewSeed()
 		l.names = &seed
@@ -179,11 +179,7 @@ func (l *limited) keyOf(x *exchange) string {
 func Policy(eng *policy.Engine, opts ...Option) func(http.Handler) http.Handler {
 	rules := eng.Policy().Rules()
 	p := policed{shared: sharedOf(eng.Policy(), opts), engine: eng, quotas: quotasOf(rules), others: new(others), room: newRoom(maxLooked), holds: slices.ContainsFunc(rules, holds)}
-	names := make([]string, len(rules))
-	for i := range rules {
-		names[i] = rules[i].Name
-	}
-	p.report = newReporter(p.log, names...)
+	p.journal = eng.Journal(p.log)
 	return func(next http.Handler) http.Handler {
 		p := p
 		p.next = next
@@ -246,9 +242,7 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	v := &x.verdict
 	p.engine.Await(r.Context(), v, &x.attributes, x.opts...)
-	if v.Fault != nil {
-		p.report.fault("store unavailable", v.Fault)
-	}
+	p.journal.Fault("store unavailable", v.Fault)
 	if !v.Allowed {
 		if p.backup == nil || v.Backup() == nil {
 			p.refuse(w, r, v)
@@ -308,7 +302,5 @@ func unsettled(v *policy.Verdict) (failures, slots bool) {
 }
 
 func (p *policed) settled(err error) {
-	if err != nil {
-		p.report.fault("verdict not settled", err)
-	}
+	p.journal.Fault("verdict not settled", err)
 }

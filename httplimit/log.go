@@ -1,68 +1,22 @@
 package httplimit
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
-	"time"
 
 	"github.com/spillgate/spillgate"
 )
 
-// pause is the least time between two lines about one rule.
-const pause = time.Second
-
-// A sampler lets one line pass each pause, and counts the others. The zero
-// value lets the first pass.
-type sampler struct {
-	next    atomic.Int64 // ns since the reporter's start
-	skipped atomic.Int64
-}
-
-// line reports whether a line may be written now, and how many were not since
-// the one before.
-func (s *sampler) line(now time.Duration) (skipped int64, ok bool) {
-	next := s.next.Load()
-	if int64(now) < next || !s.next.CompareAndSwap(next, int64(now+pause)) {
-		s.skipped.Add(1)
-		return 0, false
-	}
-	return s.skipped.Swap(0), true
-}
-
-// A reporter writes sampled log lines. It has no goroutine: what was left out
-// is told by the next line.
-type reporter struct {
-	log    *slog.Logger
-	start  time.Time
-	rules  map[string]*sampler // by name; "" is for what no rule did
-	faults sampler
-}
-
-// newReporter returns nil if there is nothing to write to.
-func newReporter(log *slog.Logger, rules ...string) *reporter {
-	if log == nil {
-		return nil
-	}
-	p := &reporter{log: log, start: time.Now(), rules: map[string]*sampler{"": {}}}
-	for _, name := range rules {
-		p.rules[name] = &sampler{}
-	}
-	return p
-}
-
-// refusal logs that a request was refused.
-func (p *reporter) refusal(a *attributes, f *Refusal) {
-	s := p.rules[f.Rule]
-	if s == nil {
-		s = p.rules[""]
-	}
-	skipped, ok := s.line(time.Since(p.start))
+// logRefusal logs that r was refused.
+func (s *shared) logRefusal(r *http.Request, f *Refusal) {
+	suppressed, ok := s.journal.Line(f.Rule)
 	if !ok {
 		return
 	}
-	r, client := a.request, "unknown"
+	var all attributes
+	a := &all
+	a.begin(s, r)
+	client := "unknown"
 	if addr := a.addr(); addr.IsValid() {
 		client = addr.String()
 	}
@@ -93,19 +47,8 @@ func (p *reporter) refusal(a *attributes, f *Refusal) {
 	case f.RetryAfter > 0:
 		attrs = append(attrs, slog.String("retry_after", f.RetryAfter.String()))
 	}
-	attrs = append(attrs, slog.String("refusal_id", f.ID), slog.Int64("suppressed", skipped))
-	p.log.LogAttrs(r.Context(), level, what, attrs...)
-}
-
-// fault logs that the store failed and the rules' word for that was applied,
-// or that a verdict could not be settled.
-func (p *reporter) fault(what string, err error) {
-	if p == nil || err == nil {
-		return
-	}
-	if skipped, ok := p.faults.line(time.Since(p.start)); ok {
-		p.log.LogAttrs(context.Background(), slog.LevelWarn, what, slog.Any("error", err), slog.Int64("suppressed", skipped))
-	}
+	attrs = append(attrs, slog.String("refusal_id", f.ID), slog.Int64("suppressed", suppressed))
+	s.log.LogAttrs(r.Context(), level, what, attrs...)
 }
 
 // short bounds what a client can write into a log line.

@@ -81,39 +81,30 @@ func TestWhyIsLogged(t *testing.T) {
 	}
 }
 
+// Every refusal of a quiet second is in the log with the id that its client was
+// told, and of a flood at least how many there were.
 func TestLogLinesAreSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, lines := logged(t)
-		other := rule(t, "other", "1/h burst 1")
-		other.Match = policy.Match{{Attribute: policy.Attribute{Kind: policy.Host}, Values: []string{"bob.example.com"}}}
-		h := httplimit.Policy(engine(t, rule(t, "visitor", "1/h burst 1", "host"), other), httplimit.Logger(log))(trivial)
-		attack := func(n int) {
-			for range n {
-				get(h)
-				time.Sleep(time.Millisecond)
+		eng := engine(t, rule(t, "visitor", "1/h burst 1", "host"))
+		h := httplimit.Policy(eng, httplimit.Logger(log))(trivial)
+		get(h) // passes
+		for range 29 {
+			id := get(h).Header.Get("Spillgate-Refusal")
+			if got := lines(); len(got) != 1 || got[0]["refusal_id"] != id || got[0]["suppressed"] != 0.0 {
+				t.Fatalf("of %s: %v", id, got)
 			}
 		}
-		attack(1)    // passes
-		attack(2500) // at 1 ms, 1001 ms and 2001 ms
-		var got []any
-		for _, line := range lines() {
-			got = append(got, line["suppressed"])
+		for range 1000 {
+			get(h)
 		}
-		if fmt.Sprint(got) != "[0 999 999]" {
-			t.Errorf("suppressed: %v", got)
+		if got := lines(); len(got) != policy.JournalLines-29 {
+			t.Errorf("%d lines of a flood", len(got))
 		}
-		// Rules are sampled one by one.
-		bob := func(r *http.Request) { r.Host = "bob.example.com" }
-		get(h, bob)
-		get(h, bob)
-		if got := lines(); len(got) != 0 {
-			t.Errorf("the rule that refused first is sampled: %v", got)
-		}
-		time.Sleep(time.Hour)
-		attack(1) // passes, as the hour is over
-		attack(1)
-		if got := lines(); len(got) != 1 || got[0]["suppressed"] != 500.0 {
-			t.Errorf("%v", got)
+		eng.Close()
+		got := lines()
+		if len(got) != 1 || got[0]["msg"] != "refusals were not logged" || got[0]["rule"] != "visitor" || got[0]["suppressed"] != 1029.0-policy.JournalLines {
+			t.Errorf("at the stop: %v", got)
 		}
 	})
 }
@@ -127,9 +118,9 @@ func TestFaultsAreLogged(t *testing.T) {
 		get(h)
 		get(h)
 		got := lines()
-		want := 1 // of the fault
+		want := 1 // of the first fault
 		if r.OnFault == policy.Shut {
-			want = 2 // and of the refusal
+			want = 3 // and of both refusals
 		}
 		if len(got) != want {
 			t.Errorf("%s: %v", r.Name, got)

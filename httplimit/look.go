@@ -78,7 +78,7 @@ func (p *policed) meter(x *exchange, w http.ResponseWriter, r *http.Request) (*p
 		b, err := p.room.look(p.patient(w, r.Body), n)
 		switch {
 		case err == errNoRoom:
-			p.report.fault("body not looked at", err)
+			p.journal.Fault("body not looked at", err)
 		case err != nil:
 			b.forget()
 			f := &refusal{Refusal: Refusal{Status: http.StatusBadRequest, Err: err}}

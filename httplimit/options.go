@@ -151,9 +151,10 @@ func Denied(answer func(http.ResponseWriter, *http.Request, Refusal)) Option {
 	return func(o *options) { o.denied = answer }
 }
 
-// Logger logs refusals and faults of the store: the first of a rule at once,
-// then at most one line a second for each rule, with the number of those left
-// out since. Without it nothing is logged.
+// Logger logs refusals and faults of the store: of each second
+// [policy.JournalLines] refusals, beyond them the first of each rule, and one
+// fault. The next line of the rule tells how many were left out, and
+// [policy.Engine.Close] of which no line has told. Without it nothing is logged.
 func Logger(l *slog.Logger) Option {
 	return func(o *options) { o.log = l }
 }

@@ -148,11 +148,7 @@ func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *refusal, ts [
 	if f.RetryAfter > 0 && f.RetryAfter != spillgate.Never {
 		f.wait = spread(seconds(f.RetryAfter), s.jitter, id)
 	}
-	if s.report != nil {
-		var a attributes
-		a.begin(s, r)
-		s.report.refusal(&a, &f.Refusal)
-	}
+	s.logRefusal(r, &f.Refusal)
 
 	h := w.Header()
 	if s.headers != Off {

@@ -12,10 +12,18 @@ import (
 // nobody. Whoever is held, in [Engine.Await] or [Engine.Hold], and who would be,
 // is told [spillgate.ErrClosed] at once, and has paid nothing. All else is
 // decided and settled as before, so that requests under way can end; the store
-// stays open. Closing again does nothing.
+// stays open. Each call logs, too, what the engine's journals ([Engine.Journal])
+// have not told yet; closing again does nothing else.
 //
 //	server.RegisterOnShutdown(eng.Close)
-func (e *Engine) Close() { e.lines.end.Do(func() { close(e.lines.ended) }) }
+func (e *Engine) Close() {
+	e.lines.end.Do(func() { close(e.lines.ended) })
+	e.closing.Lock()
+	defer e.closing.Unlock()
+	for _, j := range e.journals {
+		j.Tell()
+	}
+}
 
 // errHeld says why a request is held no longer.
 var errHeld = fmt.Errorf("the program is about to stop and holds no requests: %w", spillgate.ErrClosed)

@@ -41,6 +41,9 @@ type Engine struct {
 	accounts []*usage.Account // one a usage
 	decoders usage.Decoders
 
+	closing  sync.Mutex
+	journals []*Journal
+
 	scratch sync.Pool // of *scratch
 }
 

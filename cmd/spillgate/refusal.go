@@ -130,7 +130,7 @@ func findRefusal(log io.Reader, id string) (*refused, error) {
 		case ours == 0:
 			return nil, fmt.Errorf("none of %s tells of a refusal; want what spillgate serve wrote to standard error", plural(lines, "line"))
 		default:
-			return nil, fmt.Errorf("no refusal %s among the %d that are told. Each rule tells of one a second at most, and how many were left out (suppressed); maybe it is in an older file", id, ours)
+			return nil, fmt.Errorf("no refusal %s among the %d that are told. Of each second 100 are told, and the first of each rule; the others are counted (suppressed). Or it is in an older file", id, ours)
 		}
 	}
 }

@@ -69,6 +69,7 @@ func (g *Gateway) Serve(ctx context.Context, ln net.Listener, drain time.Duratio
 		_ = g.underway.none(last) // they end now; a second is for a busy machine
 	}
 	<-ended
+	g.engine.Close() // what was refused meanwhile is told, too
 	return nil
 }
 
