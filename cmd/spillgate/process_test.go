@@ -50,6 +50,11 @@ type process struct {
 // start starts `spillgate serve` with the policy on a free port.
 func start(t *testing.T, policy string, args ...string) *process {
 	t.Helper()
+	return startTo(t, newNotes(), newNotes(), policy, args...)
+}
+
+func startTo(t *testing.T, out, log *notes, policy string, args ...string) *process {
+	t.Helper()
 	program, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +66,7 @@ func start(t *testing.T, policy string, args ...string) *process {
 		}
 		policy = file
 	}
-	p := &process{out: newNotes(), log: newNotes(), exited: make(chan struct{})}
+	p := &process{out: out, log: log, exited: make(chan struct{})}
 	p.cmd = exec.Command(program, append([]string{"serve", policy, "--listen", "127.0.0.1:0"}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -395,5 +400,16 @@ func demoIsAsItIsTold(t *testing.T, policy string, lines int) {
 	p.signal(t, syscall.SIGINT)
 	if state := p.exit(t); state.ExitCode() != exitOK {
 		t.Errorf("%s; log:\n%s", state, p.log)
+	}
+}
+
+// "stopped" is the last word: what is said of the end comes before it.
+func TestStoppedIsTheLastWord(t *testing.T) {
+	both := newNotes()
+	p := startTo(t, both, both, "rules:\n  - {name: login, key: client.ip, limit: 1/h, penalty: {after: 2, within: 1m, block: 1h}}\n", "--demo")
+	p.signal(t, syscall.SIGTERM)
+	p.exit(t)
+	if text := both.String(); !strings.Contains(text, "keys blocked by a penalty") || !strings.HasSuffix(text, "\nstopped\n") {
+		t.Errorf("%s", text)
 	}
 }

@@ -58,7 +58,11 @@ or the file can't be read; 3 serving could not start or broke off.`,
   spillgate serve examples/quickstart.yaml --demo`,
 		Args: onePolicy,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return serve(cmd.Context(), args[0], f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			err := serve(cmd.Context(), args[0], f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if err == nil {
+				fmt.Fprintln(cmd.OutOrStdout(), "stopped")
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&f.listen, "listen", "", "address to listen on (default: the policy's server.listen, else 127.0.0.1:8080)")
@@ -196,7 +200,6 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 	if err != nil {
 		return &exitError{exitRunning, err}
 	}
-	fmt.Fprintln(stdout, "stopped")
 	return nil
 }
 

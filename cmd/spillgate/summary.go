@@ -54,7 +54,7 @@ func summarise(w io.Writer, path string, f *policyfile.File) error {
 		}
 		fmt.Fprintf(&b, "  %s\n", strings.TrimRight(line.String(), " "))
 		if i > 0 {
-			for _, more := range details(&rules[i-1]) {
+			for _, more := range details(f.Policy, &rules[i-1]) {
 				fmt.Fprintf(&b, "  %*s%s\n", width[0], "", more)
 			}
 		}
@@ -152,8 +152,8 @@ func keysText(r *policy.Rule) string {
 	return s
 }
 
-// details returns what a rule says besides.
-func details(r *policy.Rule) (out []string) {
+// details returns what a rule of p says besides.
+func details(p *policy.Policy, r *policy.Rule) (out []string) {
 	add := func(when bool, format string, args ...any) {
 		if when {
 			out = append(out, fmt.Sprintf(format, args...))
@@ -166,7 +166,7 @@ func details(r *policy.Rule) (out []string) {
 	add(len(r.Peek) > 0, "asks only: %s", requests(r.Peek))
 	add(r.Unit == policy.Bytes && len(r.Prices) == 0, "counts the bytes of answers, and %d until they are known", max(1, r.Cost))
 	add(r.Unit == policy.Bytes && len(r.Prices) > 0, "counts the bytes of answers, and until they are known what a request costs")
-	add(unit(r) != policy.Requests && r.Unit != policy.Bytes && len(r.Prices) == 0, "counts %s, %d a request", r.Unit, max(1, r.Cost))
+	add(unit(r) != policy.Requests && r.Unit != policy.Bytes && len(r.Prices) == 0, "counts %s, %s", r.Unit, aRequest(p, r))
 	add(unit(r) == policy.Requests && r.Cost > 1 && len(r.Prices) == 0, "each costs %s", amount(r.Cost, policy.Requests))
 	out = append(append(out, costs(r)...), lanes(r)...)
 	if lacking := mayLack(r.Key); lacking != "" || r.Missing != policy.Share {

@@ -27,6 +27,22 @@ func usageText(p *policy.Policy) (lines []string) {
 
 func usageUnit(u *policy.Usage) string { return cmp.Or(u.Unit, policy.Tokens) }
 
+// aRequest says how many units a request costs a rule without prices.
+func aRequest(p *policy.Policy, r *policy.Rule) string {
+	text := fmt.Sprintf("%d a request", max(1, r.Cost))
+	for i := range p.Usage() {
+		u := &p.Usage()[i]
+		switch {
+		case usageUnit(u) != r.Unit:
+		case len(u.Match) == 0:
+			return "as usage says of a call"
+		default:
+			text = fmt.Sprintf("as usage says of a call, else %d a request", max(1, r.Cost))
+		}
+	}
+	return text
+}
+
 func formatText(u *policy.Usage) string {
 	if u.Format != "" {
 		return u.Format
