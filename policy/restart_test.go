@@ -10,6 +10,32 @@ import (
 	"github.com/spillgate/spillgate"
 )
 
+// restarted has an engine on a memory be asked three times, and returns what a
+// snapshot of that memory is restored to 4 s later, and how to ask.
+func restarted(t *testing.T, engine func(*spillgate.Memory) *Engine) (again *spillgate.Memory, ask func(*Engine) Verdict) {
+	t.Helper()
+	ask = func(e *Engine) Verdict {
+		return e.Decide(context.Background(), Attrs{"client.ip": "203.0.113.9"})
+	}
+	mem := spillgate.NewMemory()
+	t.Cleanup(func() { mem.Close() })
+	before := engine(mem)
+	for range 3 {
+		ask(before)
+	}
+	var file bytes.Buffer
+	if err := mem.Snapshot(&file); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(4 * time.Second)
+	again = spillgate.NewMemory()
+	t.Cleanup(func() { again.Close() })
+	if err := again.Restore(&file); err != nil {
+		t.Fatal(err)
+	}
+	return again, ask
+}
+
 // An engine on a memory that was restored finds its callers, rule by rule, by
 // name; a rule of another limit settles what was earned at the old one.
 func TestEngineAfterRestart(t *testing.T) {
@@ -21,26 +47,9 @@ func TestEngineAfterRestart(t *testing.T) {
 			}
 			return NewEngine(p, mem)
 		}
-		ask := func(e *Engine) Verdict {
-			return e.Decide(context.Background(), Attrs{"client.ip": "203.0.113.9"})
-		}
-		mem := spillgate.NewMemory()
-		defer mem.Close()
-		before := engine(mem, testRule(t, "a", "6/min burst 3", "client.ip"), testRule(t, "b", "100/h", "client.ip"))
-		for range 3 {
-			ask(before)
-		}
-		var file bytes.Buffer
-		if err := mem.Snapshot(&file); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(4 * time.Second)
-
-		again := spillgate.NewMemory()
-		defer again.Close()
-		if err := again.Restore(&file); err != nil {
-			t.Fatal(err)
-		}
+		again, ask := restarted(t, func(mem *spillgate.Memory) *Engine {
+			return engine(mem, testRule(t, "a", "6/min burst 3", "client.ip"), testRule(t, "b", "100/h", "client.ip"))
+		})
 		after := engine(again, testRule(t, "new", "9/h", "client.ip"), testRule(t, "b", "100/h", "client.ip"), testRule(t, "a", "60/min burst 3", "client.ip"))
 		if err := again.Restore(bytes.NewReader(nil)); err == nil {
 			t.Error("restored beneath an engine")
@@ -74,25 +83,7 @@ func TestEngineOnLeasesAfterRestart(t *testing.T) {
 			}
 			return NewEngine(p, leased)
 		}
-		ask := func(e *Engine) Verdict {
-			return e.Decide(context.Background(), Attrs{"client.ip": "203.0.113.9"})
-		}
-		mem := spillgate.NewMemory()
-		defer mem.Close()
-		before := engine(mem, "6/min burst 3")
-		for range 3 {
-			ask(before)
-		}
-		var file bytes.Buffer
-		if err := mem.Snapshot(&file); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(4 * time.Second)
-		again := spillgate.NewMemory()
-		defer again.Close()
-		if err := again.Restore(&file); err != nil {
-			t.Fatal(err)
-		}
+		again, ask := restarted(t, func(mem *spillgate.Memory) *Engine { return engine(mem, "6/min burst 3") })
 		// 0.4 of a unit was earned at 6 a minute; the rest is at one a second.
 		if v := ask(engine(again, "60/min burst 3")); v.Allowed || v.RetryAfter() != 600*time.Millisecond {
 			t.Errorf("allowed %t, retry after %s", v.Allowed, v.RetryAfter())
