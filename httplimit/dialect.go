@@ -13,14 +13,15 @@ import (
 )
 
 // A Dialect is a set of fields that tell of limits. Those before the draft
-// tell of one rule only: the first that refuses, or else the one with the least
-// left, slots last. Limit, remaining and reset are always of the same rule and
-// of one decision.
+// tell of one rule, OpenAI of one for each unit: the first that refuses, or else
+// the one with the least left, slots only if there is nothing else. Limit,
+// remaining and reset are always of the same rule and of one decision.
 type Dialect uint8
 
 const (
 	// Draft is RateLimit-Policy and RateLimit, as in the package comment. It
-	// is the default.
+	// is the default. Both are lists: what the handler, or another middleware,
+	// says in them stays beside.
 	Draft Dialect = iota
 	// GitHub is X-RateLimit-Limit, -Remaining, -Used, -Resource (the rule) and
 	// -Reset, in seconds since 1970, with -Burst for a bucket and -Scope: "ip"
@@ -29,11 +30,13 @@ const (
 	// Delta is the same with -Reset in seconds from now.
 	Delta
 	// OpenAI is x-ratelimit-limit-requests, -remaining-requests and
-	// -reset-requests for the unit requests, and so for each other unit
-	// (tokens). A reset is written like 12ms or 6m0s.
+	// -reset-requests for the unit requests, and so for each other unit that is
+	// counted (tokens; bytes are content-bytes), but for slots. A reset is
+	// written like 12ms or 6m0s.
 	OpenAI
 	// Envoy is X-RateLimit-Limit (10, 10;w=60;name="a"), -Remaining and
-	// -Reset, in seconds from now: the third version of the draft.
+	// -Reset, in seconds from now: the third version of the draft. Behind the
+	// limit stand those of all rules that applied.
 	Envoy
 )
 
@@ -67,7 +70,14 @@ const (
 	limitName     = "X-Ratelimit-Limit"
 	remainingName = "X-Ratelimit-Remaining"
 	resetName     = "X-Ratelimit-Reset"
+	usedName      = "X-Ratelimit-Used"
+	resourceName  = "X-Ratelimit-Resource"
+	burstName     = "X-Ratelimit-Burst"
+	scopeName     = "X-Ratelimit-Scope"
 )
+
+// optional are those that not each answer has.
+var optional = [...]string{resetName, usedName, resourceName, burstName, scopeName}
 
 // An older is the text of the fields of the older dialects, in few objects.
 type older struct {
@@ -115,23 +125,25 @@ func (s *shared) older(h http.Header, r *http.Request, ts []told, refused bool) 
 			o.units(h, ts, refused)
 			continue
 		}
+		for _, name := range optional {
+			delete(h, name) // another middleware's
+		}
 		t := tightest(ts, refused, "")
 		o.limit(h, d, t, ts)
 		o.number(h, remainingName, t.decision.Remaining)
 		if d != Envoy {
-			o.number(h, "X-Ratelimit-Used", max(0, t.decision.Limit-t.decision.Remaining))
-			o.word(h, "X-Ratelimit-Resource", t.name)
+			o.number(h, usedName, max(0, t.decision.Limit-t.decision.Remaining))
+			o.word(h, resourceName, t.name)
 			if t.quota.limit.Algorithm == spillgate.Bucket {
-				o.number(h, "X-Ratelimit-Burst", t.quota.limit.Cap())
+				o.number(h, burstName, t.quota.limit.Cap())
 			}
 			if word := s.scope(r, t); word != "" {
-				o.word(h, "X-Ratelimit-Scope", word)
+				o.word(h, scopeName, word)
 			}
 		}
 		reset, known := t.reset()
 		switch {
 		case !known:
-			delete(h, resetName)
 		case d == GitHub:
 			o.number(h, resetName, epoch(time.Now(), reset))
 		default:

@@ -142,6 +142,15 @@ func TestDialectsOfALimiter(t *testing.T) {
 	})
 }
 
+// Of two middlewares the inner one tells, and nothing of the outer one's stays.
+func TestDialectsOfTwoMiddlewaresDoNotMix(t *testing.T) {
+	inner := httplimit.New(spillgate.Must("10 at once"), httplimit.User(headerOf("User")), httplimit.Dialects(httplimit.Envoy))(trivial)
+	outer := httplimit.New(spillgate.Must("5/h"), httplimit.Dialects(httplimit.GitHub))(inner)
+	if got, want := older(get(outer).Header), map[string]string{"Limit": `10, 10;name="default"`, "Remaining": "9"}; !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
 // One response's absolute reset is its relative reset from now.
 func TestEpochAndDeltaAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

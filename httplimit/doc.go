@@ -21,8 +21,10 @@
 //	500 Internal Server Error a rule that the store can't carry out
 //
 // 429 carries Retry-After: whole seconds, always enough for a caller who is
-// alone with the quota, and less than a second too long. It is the longest
-// wait of all rules that refuse. Where no wait helps there is none, and the
+// alone with the quota, and, without [Jitter], less than a second too long. Only
+// of slots it is mostly too long: when requests under way end nobody knows, so it
+// tells when slots expire that nobody gives back. It is the longest wait of all
+// rules that refuse. Where no wait helps there is none, and the
 // body says so. 413 is not used for a cost that never fits: it is the quota
 // that is too small for the request, not the server for its content.
 //
@@ -53,7 +55,8 @@
 //
 // # Inside the handler
 //
-// [policy.FromContext] gives the verdict under which a request runs: how much
+// Behind [Policy], [policy.FromContext] gives the verdict under which a request
+// runs (not behind [New], which decides without a policy): how much
 // is left, what was spent in truth, what is given back. When the handler
 // returns the verdict is settled: rules that count only failures learn the
 // status, those of the unit "bytes" the size of the answer's body, what a

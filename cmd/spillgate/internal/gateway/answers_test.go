@@ -40,6 +40,46 @@ func TestOlderFieldsAreTheGatewaysOwn(t *testing.T) {
 	}
 }
 
+// An answer tells of limits in one voice: what the upstream says in the fields
+// that a dialect uses is dropped, also where the gateway has nothing to say in
+// them; what no dialect uses passes, and so do the items of the draft's lists.
+func TestUpstreamsFieldsDoNotMixWithTheGateways(t *testing.T) {
+	addr := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-RateLimit-Scope", "9")
+		h.Set("X-RateLimit-Limit-Tokens", "9")
+		h.Set("X-RateLimit-Odd", "9")
+		h.Set("RateLimit", `"theirs";r=9`)
+		h.Set("Spillgate-Refusal", "0123456789abcdef")
+		if r.URL.Path == "/busy" {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	})
+	for _, dialect := range []httplimit.Dialect{httplimit.Draft, httplimit.GitHub, httplimit.Delta, httplimit.OpenAI, httplimit.Envoy} {
+		f := serve(t, addr, compile(t, rule(t, "a", "10/min", nil)), func(c *gateway.Config) {
+			c.Answers = []httplimit.Option{httplimit.Dialects(dialect)}
+		})
+		for _, path := range []string{"/", "/busy"} { // a refusal of another gateway behind has its own id
+			h := get(t, visitor(t, "127.0.0.1"), f.url+path).Header
+			theirs := 0
+			for _, name := range []string{"X-RateLimit-Scope", "X-RateLimit-Limit-Tokens", "X-RateLimit-Odd"} {
+				if h.Get(name) != "" {
+					theirs++
+				}
+			}
+			if passes := dialect == httplimit.Draft; (theirs != 0) == !passes || passes && theirs != 3 {
+				t.Errorf("%s: %v", dialect, h)
+			}
+			if items := len(h.Values("RateLimit")); (items == 2) != (dialect == httplimit.Draft) {
+				t.Errorf("%s: RateLimit %q", dialect, h.Values("RateLimit"))
+			}
+			if got := h.Get("Spillgate-Refusal") != ""; got != (path == "/busy") {
+				t.Errorf("%s: an answer to %s has a refusal's id: %t", dialect, path, got)
+			}
+		}
+	}
+}
+
 func TestAnswersByRuleInTheGateway(t *testing.T) {
 	r := rule(t, "a", "1/h burst 1", []string{"client.ip"})
 	r.Answer = &policy.Answer{Status: 503, Type: "text/html; charset=utf-8", Body: "<h1>Busy</h1>", Header: map[string]string{"X-Reason": "busy"}}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -359,7 +360,7 @@ func ownFields(h http.Header) (own [2][]string) {
 // limits in, nil if there are none.
 func olderFields(h http.Header) (older map[string][]string) {
 	for name, lines := range h {
-		if httplimit.IsField(name) && !slices.Contains(rateLimitFields[:], name) {
+		if isOlder(name) {
 			if older == nil {
 				older = make(map[string][]string)
 			}
@@ -367,6 +368,10 @@ func olderFields(h http.Header) (older map[string][]string) {
 		}
 	}
 	return older
+}
+
+func isOlder(name string) bool {
+	return httplimit.IsField(name) && !slices.Contains(rateLimitFields[:], name)
 }
 
 // Unwrap leads [http.ResponseController] to the rest.
@@ -384,6 +389,9 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // the upstream names none.
 func (a *answer) WriteHeader(status int) {
 	h := a.Header()
+	if status < 400 {
+		delete(h, httplimit.RefusalHeader) // the upstream's; nothing was refused
+	}
 	switch {
 	case status == http.StatusContinue:
 		// net/http says so itself when the body is read first, which the
@@ -405,8 +413,9 @@ func (a *answer) WriteHeader(status int) {
 			}
 		}
 		a.lost = false
-		for name, lines := range a.older {
-			h[name] = lines // one value each, and not the upstream's
+		if a.older != nil { // these are ours alone, also those in which we say nothing
+			maps.DeleteFunc(h, func(name string, _ []string) bool { return isOlder(name) })
+			maps.Copy(h, a.older)
 		}
 		if _, ok := h["Content-Type"]; !ok {
 			h["Content-Type"] = nil
