@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/spillgate/spillgate"
 )
 
 // A Patience says how long and how often a client waits before it asks again.
@@ -50,7 +52,7 @@ func (p Patience) Next(ctx context.Context, tried int, told time.Duration) (wait
 		return 0, false
 	}
 	room, ok := p.room(ctx)
-	if !ok || told >= room {
+	if !ok || told > room || told == spillgate.Never {
 		return 0, false
 	}
 	backoff := firstBackoff << min(max(tried, 1)-1, 20)
@@ -67,7 +69,7 @@ func (p Patience) room(ctx context.Context) (time.Duration, bool) {
 		room = defaultMaxWait
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		room = min(room, time.Until(deadline))
+		room = min(room, time.Until(deadline)-1) // a wait up to it would be for nothing
 	}
 	return room, room > 0 && ctx.Err() == nil
 }

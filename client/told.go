@@ -66,8 +66,8 @@ func (t Told) exhausted() time.Duration {
 // Read reads what the header of an answer says of limits, at the time now:
 //
 //   - Retry-After (RFC 9110, 10.2.3) as seconds, also with a fraction, or as a
-//     date, also one that ends in "UTC"; before it Retry-After-Ms, as OpenAI's
-//     and Azure's services send it.
+//     date, also one that ends in "UTC", the longest of several; before it
+//     Retry-After-Ms, as OpenAI's and Azure's services send it.
 //   - RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11).
 //   - Where there are none of those, X-RateLimit-Limit, -Remaining and -Reset,
 //     also written X-Rate-Limit and, as in older drafts, RateLimit-Limit, and each also for
@@ -97,14 +97,15 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 		}
 		return (ms + 999) / 1000
 	}
-	text := h.Get("Retry-After")
-	if wait, ok := seconds(text); ok {
-		return wait
+	wait := Untold
+	for _, text := range h["Retry-After"] { // two who refuse: the longer one is enough for both
+		if d, ok := seconds(text); ok {
+			wait = max(wait, d)
+		} else if at, err := httpDate(text); err == nil {
+			wait = max(wait, 0, at.Sub(now)) // saturates
+		}
 	}
-	if at, err := httpDate(text); err == nil {
-		return max(0, at.Sub(now)) // saturates
-	}
-	return Untold
+	return wait
 }
 
 // httpDate reads a date in the forms of RFC 9110, 5.6.7, and in that of those

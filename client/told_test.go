@@ -77,6 +77,15 @@ func TestMilliseconds(t *testing.T) {
 	}
 }
 
+// Where two refuse, a gateway and the server behind it, the longer wait is enough.
+func TestTheLongestRetryAfterCounts(t *testing.T) {
+	for _, lines := range [][]string{{"5", "30"}, {"30", "5"}, {"soon", "30"}, {"Sun, 01 Mar 2026 12:00:30 GMT", "5"}} {
+		if got := client.Read(header("Retry-After: "+lines[0], "Retry-After: "+lines[1]), now).RetryAfter; got != 30*time.Second {
+			t.Errorf("%q: %s", lines, got)
+		}
+	}
+}
+
 func TestQuotas(t *testing.T) {
 	for _, c := range []struct {
 		name   string

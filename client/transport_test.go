@@ -138,7 +138,8 @@ func TestTransportWaitsAsTold(t *testing.T) {
 		{"GitHub's 403", []answer{refusal(403, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9")}, 200, []time.Duration{0, 9 * time.Second}},
 		{"another 403", []answer{refusal(403, "X-RateLimit-Remaining: 5", "X-RateLimit-Reset: 9")}, 403, []time.Duration{0}},
 		{"three tries", []answer{refusal(429, "Retry-After: 1"), refusal(429, "Retry-After: 1"), refusal(429, "Retry-After: 1")}, 429, []time.Duration{0, time.Second, 2 * time.Second}},
-		{"too long", []answer{refusal(429, "Retry-After: 60")}, 429, []time.Duration{0}},
+		{"as long as may be", []answer{refusal(429, "Retry-After: 60")}, 200, []time.Duration{0, time.Minute}},
+		{"too long", []answer{refusal(429, "Retry-After: 61")}, 429, []time.Duration{0}},
 		{"absurd", []answer{refusal(429, "Retry-After: 1"+strings.Repeat("0", 30))}, 429, []time.Duration{0}},
 		{"other errors", []answer{refusal(500, "Retry-After: 1")}, 500, []time.Duration{0}},
 	} {

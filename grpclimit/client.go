@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -17,10 +18,17 @@ import (
 // A ClientOption shapes the interceptors of [Client].
 type ClientOption func(*caller)
 
-// Obey sends a call again that was refused with RESOURCE_EXHAUSTED and a
-// RetryInfo, after the wait that this tells, within the bounds of p. A server
-// that gives a RetryInfo says that the call shall come again; limiters give it
-// in place of the work. No other error is followed by another try.
+// Obey sends a call again that was refused with RESOURCE_EXHAUSTED or UNAVAILABLE
+// and was told when to come again, after that wait, within the bounds of p:
+//
+//   - by a RetryInfo, or else by retry-after in the metadata of the header or the
+//     trailer, which [client.Read] reads as it does a field of HTTP;
+//   - or, if RESOURCE_EXHAUSTED, by what it reads of a quota that is used up
+//     (ratelimit) in the trailer. In the header it may stand in any answer, also
+//     in one that the client itself finds too large after the work is done.
+//
+// Who says so says that the call shall come again; limiters do it in place of the
+// work. No other error is followed by another try.
 //
 // Of streams only those are sent again that have one request, and of which
 // nothing was received.
@@ -61,14 +69,19 @@ type caller struct {
 }
 
 func (c *caller) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	given := len(opts)
 	for tried := 1; ; tried++ {
 		free, err := c.turn(ctx, method, cc)
 		if err != nil {
 			return err
 		}
+		var header, trailer metadata.MD
+		if c.patience != nil {
+			opts = append(opts[:given:given], grpc.Header(&header), grpc.Trailer(&trailer))
+		}
 		err = invoke(ctx, method, req, reply, cc, opts...)
 		free()
-		if again, failed := c.again(ctx, method, tried, err); !again {
+		if again, failed := c.again(ctx, method, tried, err, header, trailer); !again {
 			return failed
 		}
 	}
@@ -99,11 +112,11 @@ func (c *caller) turn(ctx context.Context, method string, cc *grpc.ClientConn) (
 
 // again waits if a call that ended with err is to be sent again. If not, it
 // returns what its caller is to know.
-func (c *caller) again(ctx context.Context, method string, tried int, err error) (bool, error) {
+func (c *caller) again(ctx context.Context, method string, tried int, err error, header, trailer metadata.MD) (bool, error) {
 	if c.patience == nil || err == nil {
 		return false, err
 	}
-	told, ok := retryInfo(err)
+	told, ok := tells(err, header, trailer)
 	if !ok {
 		return false, err
 	}
@@ -124,10 +137,10 @@ func (c *caller) again(ctx context.Context, method string, tried int, err error)
 	}
 }
 
-// retryInfo returns the wait that a refusal tells.
-func retryInfo(err error) (time.Duration, bool) {
+// tells returns the wait that a refusal tells, if it is one.
+func tells(err error, header, trailer metadata.MD) (time.Duration, bool) {
 	s, ok := status.FromError(err)
-	if !ok || s.Code() != codes.ResourceExhausted {
+	if !ok || s.Code() != codes.ResourceExhausted && s.Code() != codes.Unavailable {
 		return 0, false
 	}
 	for _, d := range s.Details() {
@@ -137,7 +150,22 @@ func retryInfo(err error) (time.Duration, bool) {
 			}
 		}
 	}
-	return 0, false
+	now := time.Now()
+	last := client.Read(fieldsOf(trailer), now)
+	wait := max(last.RetryAfter, client.Read(fieldsOf(header), now).RetryAfter)
+	if wait < 0 && s.Code() == codes.ResourceExhausted {
+		wait = last.Wait()
+	}
+	return wait, wait >= 0
+}
+
+// fieldsOf returns metadata as the fields that it is on the wire.
+func fieldsOf(md metadata.MD) http.Header {
+	h := make(http.Header, len(md))
+	for name, values := range md {
+		h[http.CanonicalHeaderKey(name)] = values
+	}
+	return h
 }
 
 func (c *caller) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -201,7 +229,8 @@ func (r *repeated) RecvMsg(m any) error {
 			r.received = true
 			return err
 		}
-		again, failed := r.caller.again(r.ctx, r.method, tried, err)
+		header, _ := s.Header() // the stream is over
+		again, failed := r.caller.again(r.ctx, r.method, tried, err, header, s.Trailer())
 		if !again {
 			return failed
 		}

@@ -45,11 +45,13 @@ func TestObey(t *testing.T) {
 		{"not refused", nil, codes.OK, 1, 0},
 		{"refused once", []error{refusal(t, codes.ResourceExhausted, 3*time.Second)}, codes.OK, 2, 3 * time.Second},
 		{"refused three times", slices.Repeat([]error{refusal(t, codes.ResourceExhausted, time.Second)}, 3), codes.ResourceExhausted, 3, 2 * time.Second},
-		{"for too long", []error{refusal(t, codes.ResourceExhausted, time.Minute)}, codes.ResourceExhausted, 1, 0},
+		{"as long as may be", []error{refusal(t, codes.ResourceExhausted, time.Minute)}, codes.OK, 2, time.Minute},
+		{"for too long", []error{refusal(t, codes.ResourceExhausted, time.Minute+1)}, codes.ResourceExhausted, 1, 0},
 		{"for ever", []error{refusal(t, codes.ResourceExhausted, spillgate.Never)}, codes.ResourceExhausted, 1, 0},
 		{"negative", []error{refusal(t, codes.ResourceExhausted, -time.Second)}, codes.ResourceExhausted, 1, 0},
 		{"no RetryInfo", []error{status.Error(codes.ResourceExhausted, "")}, codes.ResourceExhausted, 1, 0},
-		{"unavailable", []error{refusal(t, codes.Unavailable, time.Second)}, codes.Unavailable, 1, 0},
+		{"unavailable", []error{refusal(t, codes.Unavailable, time.Second)}, codes.OK, 2, time.Second},
+		{"unavailable, no RetryInfo", []error{status.Error(codes.Unavailable, "")}, codes.Unavailable, 1, 0},
 		{"another error", []error{refusal(t, codes.Internal, time.Second)}, codes.Internal, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
