@@ -58,6 +58,11 @@ func kindOf(m *spillgate.Meter) kind {
 
 func (k kind) kept() bool { return k == kindLog || k == kindSlots }
 
+// letters end the keys of an algorithm: each has keys of its own, so that processes
+// that count a rule in different ways, as while its algorithm is being changed, do not
+// begin each other's states anew. Those of buckets have none.
+var letters = [...]string{spillgate.Queue: "q", spillgate.FixedWindow: "f", spillgate.SlidingCounter: "s", spillgate.SlidingLog: "l", spillgate.Concurrency: "c", spillgate.Unlimited: ""}
+
 // An ask is what the script is asked of a key, or told to settle, without the
 // key: equal asks of a call are sent once, and made once.
 type ask struct {

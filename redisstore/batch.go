@@ -45,7 +45,6 @@ type group struct {
 	keys   []string
 	plain  int
 	index  map[string]int  // of the key, from 0
-	kept   map[string]bool // of a log or slots, by key; nil if no op has any
 	asks   map[ask]int
 	states []state
 	many   layout // for the script for most calls
@@ -58,7 +57,7 @@ func (g *group) clear() {
 	clear(g.states)
 	g.many.clear()
 	// The library may still have the keys of a call that it gave up.
-	g.ops, g.keys, g.plain, g.kept, g.states = g.ops[:0], nil, 0, nil, g.states[:0]
+	g.ops, g.keys, g.plain, g.states = g.ops[:0], nil, 0, g.states[:0]
 }
 
 // add returns another group of b.
@@ -75,68 +74,24 @@ func (b *batch) add() *group {
 // group lays out which op goes in which run of the script, takes before settles,
 // and numbers keys and asks.
 func (b *batch) group(slots bool) {
-	kept := slices.ContainsFunc(b.ops, (*op).kept)
 	for _, settles := range [2]bool{false, true} {
 		for _, o := range b.ops {
-			if (o.fix != nil) != settles {
-				continue
+			if (o.fix != nil) == settles {
+				b.place(o, slots)
 			}
-			b.place(o, slots, kept)
 		}
 	}
 }
 
-// kept reports whether o has a log or slots.
-func (o *op) kept() bool {
-	for i := range o.parts {
-		if o.parts[i].kind.kept() {
-			return true
-		}
+func (b *batch) place(o *op, slots bool) {
+	at := 0
+	for at < len(b.groups) && slots && b.groups[at].ops[0].slot != o.slot {
+		at++
 	}
-	return false
-}
-
-func (b *batch) place(o *op, slots, kept bool) {
-	at := -1
-	for i := range b.groups {
-		if slots && b.groups[i].ops[0].slot != o.slot || b.groups[i].clashes(o) {
-			continue
-		}
-		at = i
-		break
+	if at == len(b.groups) {
+		b.add()
 	}
-	if at < 0 {
-		at = len(b.groups)
-		g := b.add()
-		if kept {
-			g.kept = map[string]bool{}
-		}
-	}
-	g := &b.groups[at]
-	g.ops = append(g.ops, o)
-	if !kept {
-		return
-	}
-	for i := range o.parts {
-		if p := &o.parts[i]; p.kind != kindNone {
-			g.kept[p.key] = p.kind.kept()
-		}
-	}
-}
-
-// clashes reports whether g knows a key of o as one of the other kind: numbers
-// where o has a log or slots, or the other way round.
-func (g *group) clashes(o *op) bool {
-	if g.kept == nil {
-		return false
-	}
-	for i := range o.parts {
-		p := &o.parts[i]
-		if kept, known := g.kept[p.key]; known && kept != p.kind.kept() {
-			return true
-		}
-	}
-	return false
+	b.groups[at].ops = append(b.groups[at].ops, o)
 }
 
 // number gives a key of o its place in the call.

@@ -13,9 +13,10 @@
 // is answered; until then every call is an error that wraps
 // [spillgate.ErrUnavailable], which an Engine turns into what each rule says.
 //
-// What differs from memory: there is no cap on keys, so nothing overflows; a key
-// counted under two limits at once may not be a log or slots under one of them; a
-// limit that comes back after another one was in force is the same limit, not a
+// What differs from memory: there is no cap on keys, so nothing overflows; each
+// algorithm counts a key by itself, and so does not begin anew when it comes back
+// after another one; a key counted under two limits at once may not be a log, or
+// slots, under both; a limit that comes back after another one was in force is the same limit, not a
 // second life of it; a settle of nothing leaves the TTL alone; a log or slots end
 // when the limit that wrote them says, though a longer one may have come since.
 package redisstore

@@ -75,8 +75,9 @@ func TestForeignKeys(t *testing.T) {
 }
 
 // TestOtherAlgorithm charges a key under one limit and then under another one of
-// any algorithm, as after a change of the configuration: the answers are those
-// of memory, and no state of ours counts as foreign.
+// any algorithm, as after a change of the configuration: each algorithm counts by
+// itself and gives the answers of a memory of its own, and no state of ours counts
+// as foreign.
 func TestOtherAlgorithm(t *testing.T) {
 	s := open(t, redistest.Start(t).Client())
 	limits := []string{
@@ -89,10 +90,15 @@ func TestOtherAlgorithm(t *testing.T) {
 				if ttl == 0 && (strings.HasPrefix(first, "0/s") || strings.HasPrefix(then, "0/s")) {
 					continue
 				}
-				m := spillgate.NewMemory()
+				memories := map[spillgate.Algorithm]*spillgate.Memory{}
 				c := chargeTTL(t, first, ttl)
 				for i, limit := range []string{first, then, then, first} {
 					c.Meter = charge(t, limit).Meter
+					kind := c.Meter.Limit().Algorithm
+					if memories[kind] == nil {
+						memories[kind] = spillgate.NewMemory()
+					}
+					m := memories[kind]
 					at := time.Date(2030, 1, 1, 0, 0, i, 0, time.UTC)
 					got, want := make([]spillgate.Decision, 1), make([]spillgate.Decision, 1)
 					if err := s.Take(context.Background(), at, []spillgate.Charge{c}, got); err != nil {

@@ -59,13 +59,13 @@ type request struct {
 }
 
 // newRequest sums the charges up.
-func newRequest(cs []spillgate.Charge, name func(*spillgate.Space, spillgate.Key) string) (r request, err error) {
+func newRequest(cs []spillgate.Charge, name func(*spillgate.Space, spillgate.Key, spillgate.Algorithm) string) (r request, err error) {
 	err = r.fill(cs, name)
 	return r, err
 }
 
 // fill makes r the sum of the charges, in the memory that it has.
-func (r *request) fill(cs []spillgate.Charge, name func(*spillgate.Space, spillgate.Key) string) error {
+func (r *request) fill(cs []spillgate.Charge, name func(*spillgate.Space, spillgate.Key, spillgate.Algorithm) string) error {
 	r.charges = append(r.charges[:0], cs...)
 	r.out = slices.Grow(r.out[:0], len(cs))[:len(cs)]
 	r.of = slices.Grow(r.of[:0], len(cs))[:len(cs)]
@@ -82,7 +82,7 @@ func (r *request) fill(cs []spillgate.Charge, name func(*spillgate.Space, spillg
 	return nil
 }
 
-func (r *request) add(i int, name func(*spillgate.Space, spillgate.Key) string) error {
+func (r *request) add(i int, name func(*spillgate.Space, spillgate.Key, spillgate.Algorithm) string) error {
 	c := &r.charges[i]
 	m := c.Space.InForce(c.Meter)
 	k := kindOf(m)
@@ -90,11 +90,11 @@ func (r *request) add(i int, name func(*spillgate.Space, spillgate.Key) string) 
 	key := ""
 	for j := range r.parts {
 		p := &r.parts[j]
-		if p.id != c.Key || p.sp != c.Space || p.kind == kindNone || k == kindNone {
+		if p.id != c.Key || p.sp != c.Space || p.kind == kindNone || k == kindNone || p.m.Limit().Algorithm != m.Limit().Algorithm {
 			continue
 		}
-		if (k.kept() || p.kind.kept()) && p.m != m {
-			return fmt.Errorf("redisstore: %w: charge %d of %q: one key counted under two limits, one of them a %s: give each a space of its own",
+		if k.kept() && p.m != m {
+			return fmt.Errorf("redisstore: %w: charge %d of %q: one key counted under two limits, each a %s: give each a space of its own",
 				spillgate.ErrCharge, i, c.Space.Name(), m.Limit().Algorithm)
 		}
 		if p.m == m && p.trial == c.Trial {
@@ -110,7 +110,7 @@ func (r *request) add(i int, name func(*spillgate.Space, spillgate.Key) string) 
 	if k == kindNone {
 		p.root = len(r.parts)
 	} else if key == "" {
-		p.key = name(c.Space, c.Key)
+		p.key = name(c.Space, c.Key, m.Limit().Algorithm)
 	}
 	if k.kept() {
 		p.changed, p.space = changed(c.Space)

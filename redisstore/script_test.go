@@ -68,7 +68,7 @@ func TestScriptsAgree(t *testing.T) {
 			if rng.IntN(4) == 0 { // somebody else's key
 				k := spillgate.Key{rng.Uint64N(4), 1}
 				for _, s := range stores {
-					key := s.key(spaces[0], k)
+					key := s.key(spaces[0], k, spillgate.Bucket)
 					client.Del(ctx, key)
 					if seed%2 == 0 {
 						client.RPush(ctx, key, "a list")

@@ -81,7 +81,7 @@ func (s *Store) correction(at time.Time, c spillgate.Correction) *op {
 	if k == kindNone || c.Delta == 0 {
 		return nil
 	}
-	p := part{sp: c.Space, id: c.Key, kind: k, key: s.key(c.Space, c.Key)}
+	p := part{sp: c.Space, id: c.Key, kind: k, key: s.key(c.Space, c.Key, c.Meter.Limit().Algorithm)}
 	p.m, p.ttl, p.settle, p.delta, p.at, p.slot, p.until = c.Meter, c.Space.Options().TTL, true, c.Delta, c.At, c.Slot, c.Until
 	if _, ok := c.Space.Changed(); ok {
 		p.until = 0

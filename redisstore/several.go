@@ -75,9 +75,9 @@ func (o *op) bySlot() []*op {
 	}
 	subs := make([]*op, len(all))
 	for i, part := range all {
-		name := func(sp *spillgate.Space, k spillgate.Key) string {
+		name := func(sp *spillgate.Space, k spillgate.Key, of spillgate.Algorithm) string {
 			for j := range o.parts {
-				if p := &o.parts[j]; p.sp == sp && p.id == k && p.kind != kindNone {
+				if p := &o.parts[j]; p.sp == sp && p.id == k && p.m.Limit().Algorithm == of {
 					return p.key
 				}
 			}

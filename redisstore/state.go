@@ -85,35 +85,22 @@ func fits(s, n int64) bool {
 	return -most <= s && s <= most && n < 1e9
 }
 
-// headSize is how long the head of a log or slots is; kept.lua says what is in
-// it.
-const headSize = 64
-
-// isHead reports whether raw begins with the head of a log or slots.
-func isHead(raw string) bool {
-	if len(raw) <= headSize {
-		return false
-	}
-	a := spillgate.Algorithm(raw[0] & 7)
-	return (a == spillgate.SlidingLog || a == spillgate.Concurrency) && raw[0] == raw[40] && raw[1] < 3 && raw[6] < 60
-}
-
 // unstamped is the stamp of a state that has none.
 const unstamped = math.MinInt64
 
 // readState returns the state that raw stands for and when it was last
 // charged. m is the meter at hand, for the sake of states that it wrote.
 func readState(raw string, m *spillgate.Meter) (s spillgate.State, stamp int64, err error) {
-	if isHead(raw) { // none of the two words; a limit of another kind begins anew
-		return s, unstamped, nil
-	}
 	l, stamped, rest, err := readLabel([]byte(raw))
 	if err != nil {
 		return s, unstamped, err
 	}
-	if l != m.Limit() {
+	if of := m; l != of.Limit() {
 		if m, err = l.Meter(); err != nil {
 			return s, unstamped, fmt.Errorf("written by a limit that can't be: %w", err)
+		}
+		if l.Algorithm != of.Limit().Algorithm {
+			return s, unstamped, fmt.Errorf("not a state of %s: %q", of.Limit(), raw)
 		}
 	}
 	f := fields{rest: rest}

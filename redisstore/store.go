@@ -105,9 +105,10 @@ func (s *Store) saw(now spillgate.Instant, sent time.Time) {
 	s.offset.Store(int64(now) - int64(sent.Sub(s.base)))
 }
 
-// key names a key of sp: the prefix, the space's name, and 96 bits of the
-// digest. Among n keys the odds that any two share one are n²/2^97.
-func (s *Store) key(sp *spillgate.Space, k spillgate.Key) string {
+// key names a key of sp: the prefix, the space's name, 96 bits of the digest, and
+// the letter of the algorithm. Among n keys the odds that any two share one are
+// n²/2^97.
+func (s *Store) key(sp *spillgate.Space, k spillgate.Key, of spillgate.Algorithm) string {
 	b := make([]byte, 0, 96)
 	b = append(b, s.options.prefix...)
 	b = append(b, sp.Name()...)
@@ -115,7 +116,7 @@ func (s *Store) key(sp *spillgate.Space, k spillgate.Key) string {
 	var d [12]byte
 	binary.BigEndian.PutUint64(d[:], k[0])
 	binary.BigEndian.PutUint32(d[8:], uint32(k[1]>>32))
-	return string(base64.RawURLEncoding.AppendEncode(b, d[:]))
+	return string(append(base64.RawURLEncoding.AppendEncode(b, d[:]), letters[of]...))
 }
 
 // maxAsks bounds the memory of encoded asks.

@@ -58,33 +58,6 @@ keeps = function()
 		return (algorithm == 4 or algorithm == 5) and byte(h) == byte(h, 41) and byte(h, 2) < 3 and byte(h, 7) < 60
 	end
 
-	-- isNumbers reports whether what is at key is a state of another algorithm,
-	-- which is none here: a label, and as many bytes as its numbers have.
-	local function isNumbers(key)
-		local v = call('GETRANGE', key, 0, 319)
-		local first, at = byte(v), 2
-		local function skip()
-			while (byte(v, at) or 0) > 127 do
-				at = at + 1
-			end
-			at = at + 1
-		end
-		skip()
-		if first % 64 > 31 then
-			if first < 64 then
-				skip()
-			else
-				at = at + 2 + (byte(v, at + 1) or 0)
-			end
-		end
-		skip()
-		local n, sign = #v + 1 - at - (first % 32 > 15 and 9 or 0), byte(v, at) or 0
-		if n == 6 then
-			return first % 8 < 2
-		end
-		return n == ({[0] = 14, 14, 15, 17})[first % 8] and sign > 124 and sign < 131
-	end
-
 	-- Numbers of q, kinds 6 (log) and 7 (slots): what it holds for this ask, the
 	-- least, how many more. Kinds 16 and 17 settle: delta, the instant of the
 	-- charge or the slot's number and 0. Then of all: the period, when the limit
@@ -101,9 +74,9 @@ keeps = function()
 				return o
 			end
 			o.any = #h > 0
-			if #h < HEAD or not isHead(h) then
-				o.wrong = o.any and not isNumbers(o.key)
-			elseif byte(h) % 8 == byte(q.label) % 8 then
+			if #h < HEAD or not isHead(h) or byte(h) % 8 ~= byte(q.label) % 8 then
+				o.wrong = o.any
+			else
 				local _, gs, gn
 				_, o.ps, o.pn, o.used, o.first, o.count, o.last, gs, gn = take('>BI5I4I6I4I4I7I5I4', h)
 				o.gs, o.gn = gs - BIAS, gn
@@ -276,7 +249,7 @@ keeps = function()
 	return {
 		ask = function(k, q, kept)
 			local o = get(k, q)
-			local clash = o.wrong and 'X' or o.slots ~= (q.kind == 7 or q.kind == 17) and 'C'
+			local clash = o.wrong and 'X'
 			if q.kind > 10 then
 				if not clash then
 					correct(o, q)
