@@ -35,7 +35,7 @@ local before, place -- of keys that several requests have: what was read, and wh
 
 local program, at = {byte(asks[2], 1, -1)}, 1
 local letters, told, nth = '', 0, 0 -- of so many requests, and how many there were
-local was, own, form, length, den, ds, dn, dl, as, an, al -- the ask at hand
+local loaded, was, own, form, length, den, ds, dn, dl, as, an, al = {} -- asks, and the one at hand
 while program[at] do
 	local count, times = program[at], program[at + 1]
 	local run, letter, took, shared, from = count == 0, 'A', 0, false, writes
@@ -54,13 +54,15 @@ while program[at] do
 			end
 		end
 		if a ~= was then
-			was = a
-			local ask = asks[2 + a]
-			length = byte(ask, 3)
-			own, form = string.sub(ask, 5, 4 + length), '>c' .. length .. 'I5I4I5'
-			length = length + 14
-			den, ds, dn, dl, as, an, al = take('>ddddddd', ask, length - 9)
-			ds, dn = ds + now, dn + tn
+			local q = loaded[a]
+			if not q then
+				local ask = asks[2 + a]
+				local size = byte(ask, 3)
+				q = {string.sub(ask, 5, 4 + size), '>c' .. size .. 'I5I4I5', size + 14, take('>ddddddd', ask, 5 + size)}
+				loaded[a] = q
+			end
+			was, own, form, length, den, dl, as, an, al = a, q[1], q[2], q[3], q[4], q[7], q[8], q[9], q[10]
+			ds, dn = q[5] + now, q[6] + tn
 		end
 		local raw = raws[k]
 		local s, n, l, by, u, v, w = now, tn, 0
