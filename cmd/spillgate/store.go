@@ -59,24 +59,34 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 		return nil, nil, nil, err
 	}
 	engine := []policy.EngineOption{policy.Seeded(seed), policy.Nodes(c.Nodes)}
-	end := func() {
-		stop()
-		logStore(logger, shared)
-	}
 	if !c.Leased {
-		return shared, engine, end, nil
+		quiet := tellingTrouble(func() trouble { return troubleOf(shared.Stats(), nil) }, func() { logStore(logger, shared) })
+		return shared, engine, func() {
+			quiet()
+			stop()
+			logStore(logger, shared)
+		}, nil
 	}
 	leased, err := spillgate.NewLeased(shared, leaseOptions(c))
 	if err != nil {
 		stop()
 		return nil, nil, nil, err
 	}
+	quiet := tellingTrouble(func() trouble {
+		st := leased.Stats()
+		return troubleOf(shared.Stats(), &st)
+	}, func() {
+		logLeases(logger, leased)
+		logStore(logger, shared)
+	})
 	return leased, engine, func() {
+		quiet()
 		logLeases(logger, leased)
 		if err := leased.Close(); err != nil {
 			logger.Warn("not all units of leases could be given back", "error", err, "units_forfeited", leased.Stats().Forfeited)
 		}
-		end()
+		stop()
+		logStore(logger, shared)
 	}, nil
 }
 
