@@ -39,6 +39,7 @@ type lease struct {
 	refused int64   // units refused here since the last answer
 	chunk   int64   // ask for nothing until so many units can be there
 	least   bool    // state counts the least that it can be, in a window that is full
+	topped  bool    // it was looked at whether to fetch units ahead since the last answer
 }
 
 const (
@@ -46,8 +47,8 @@ const (
 	leaseSets    = 128
 	leasesAShard = leaseSet * leaseSets
 
-	// recall is how long a refusal is remembered at the most, in case somebody
-	// gives back elsewhere.
+	// recall is how long an answer is remembered at the most: a refusal, in case
+	// somebody gives back elsewhere, and units that need not be given back.
 	recall = Instant(10 * time.Second)
 
 	never = Instant(math.MinInt64) // of an answer that there was not yet
@@ -64,9 +65,9 @@ type leaseShard struct {
 	held   int   // of them, those that hold units
 	units  int64 // held by all of them
 
-	here, refused, forfeited uint64
+	here, refused, forfeited, lapses uint64
 
-	_ [16]byte // to 128 bytes: shards share no pair of cache lines
+	_ [8]byte // to 128 bytes: shards share no pair of cache lines
 }
 
 func newLeaseShards(keys int) []leaseShard {
@@ -112,9 +113,10 @@ func (sh *leaseShard) lookup(tag uint64, set int, sp *Space, key Key) *lease {
 }
 
 // make makes a lease for a key that has none: in a place that is not used, or
-// that of a key that holds nothing and nobody asks for now, the one whose last
-// answer is oldest. It returns nil if there is no such place.
-func (sh *leaseShard) make(tag uint64, set int, sp *Space, key Key) *lease {
+// that of a key that nobody asks for now and that holds nothing, or nothing that
+// has to be given back; of those the one whose last answer is oldest. It returns
+// nil if there is no such place.
+func (sh *leaseShard) make(tag uint64, set int, sp *Space, key Key, now Instant) *lease {
 	if sh.tags == nil {
 		sh.tags = make([][leaseSet]uint64, leaseSets)
 		sh.leases = make([]lease, leasesAShard)
@@ -126,7 +128,7 @@ func (sh *leaseShard) make(tag uint64, set int, sp *Space, key Key) *lease {
 			sh.keys++
 			break
 		}
-		if e := &sh.leases[set*leaseSet+i]; e.have == 0 && e.pins == 0 && e.since < oldest {
+		if e := &sh.leases[set*leaseSet+i]; e.pins == 0 && e.since < oldest && (e.have == 0 || e.lapsed(e.there(now))) {
 			at, oldest = i, e.since
 		}
 	}
@@ -135,6 +137,9 @@ func (sh *leaseShard) make(tag uint64, set int, sp *Space, key Key) *lease {
 	}
 	sh.tags[set][at] = tag
 	e := &sh.leases[set*leaseSet+at]
+	if e.have > 0 {
+		sh.lapse(e)
+	}
 	*e = lease{space: sp, key: key, since: never, latest: never}
 	return e
 }
@@ -258,11 +263,13 @@ func (sh *leaseShard) learn(e *lease, m *Meter, a answer, hold time.Duration, mo
 		}
 		e.skew, e.since, e.used = int64(a.At.sub(a.sent)), a.At, 0
 		e.rtt = uint32(min(a.rtt, math.MaxUint32))
-		e.chunk = 0
+		e.topped = false
 		if m.limit.Algorithm == Bucket && (!a.Allowed && a.Reason == OverLimit || a.Allowed && a.Taken > 0 && a.Taken < a.ask.N) {
 			// It is drained, and many come: wait until there is something to
 			// fetch, no longer than an eighth of a lease.
-			e.chunk = min(e.refused, most, m.units(span{ns: int64(hold / 8)}))
+			e.chunk = min(max(e.refused, 2*e.chunk), most, m.units(span{ns: int64(hold / 8)}))
+		} else {
+			e.chunk /= 2
 		}
 		e.refused = 0
 	} else if m.limit.Algorithm == FixedWindow && a.granted > 0 && e.until != a.until() {
@@ -309,6 +316,28 @@ func (e *lease) older(a *answer) bool {
 		return false
 	}
 	return a.sent < e.since-Instant(e.skew) || a.At < e.since && a.At > e.since-Instant(time.Second)
+}
+
+// lapsed reports whether a bucket has earned back by itself what e holds. Then
+// nobody misses it: given back it would come to nothing.
+func (e *lease) lapsed(there Instant) bool {
+	return meterOf(e.meter).limit.Algorithm == Bucket && e.until <= there
+}
+
+// over reports whether e is to give back what it holds. What has lapsed stays
+// until the last answer is forgotten.
+func (e *lease) over(there Instant) bool {
+	over := e.expires
+	if e.lapsed(there) {
+		over = max(over, e.since+recall)
+	}
+	return there >= over
+}
+
+// lapse drops units of e that have lapsed.
+func (sh *leaseShard) lapse(e *lease) {
+	sh.lapses += uint64(e.have)
+	sh.setHave(e, 0)
 }
 
 // forfeit drops the units of e.

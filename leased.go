@@ -27,7 +27,9 @@ type LeaseOptions struct {
 	Share float64
 	// Hold is how long units are held before those that are left are given
 	// back, 10 ms to 1 min, and how far ahead a lease is to last at the rate at
-	// which its key is used; 0 means [DefaultLeaseHold].
+	// which its key is used; 0 means [DefaultLeaseHold]. Units that a bucket has
+	// earned back by itself meanwhile are missed by nobody: they stay until the
+	// last answer about their key is 10 s old, or their place is wanted.
 	Hold time.Duration
 	// MaxKeys is how many keys are known at once, of all spaces together, 1 to
 	// 2^24: those that hold units, and those whose last answer is remembered. It
@@ -54,14 +56,15 @@ type LeaseOptions struct {
 // [Leased.Bound].
 //
 // A lease is given back when it is over and at Close. In a fixed window it ends
-// with its window. Leased are [Bucket] and [FixedWindow], in spaces without a
+// with its window. For one that runs low units are fetched beside the requests,
+// so that few of them wait. Leased are [Bucket] and [FixedWindow], in spaces without a
 // TTL, in requests of up to eight charges of different keys, none of which asks
 // for a part (Ask.Min). All else goes to the inner store as it is, except that
 // other algorithms are refused unless the options say [LeaseOptions.Mixed]. All
 // or none holds across what is leased and what is not.
 //
 // Whoever gives times of their own calls [Leased.Return]; with the store's own
-// clock a timer does, while anything is held.
+// clock a timer does, while anything is held, and up to 64 goroutines fetch.
 //
 // It is safe for concurrent use. Deciding without a call allocates nothing.
 type Leased struct {
@@ -77,6 +80,7 @@ type Leased struct {
 	shards []leaseShard
 	calls  sync.Pool // of *leaseCall
 	closed atomic.Bool
+	low    lowLeases // that units are fetched for
 
 	mu     sync.Mutex // held while leases are given back
 	timing sync.Mutex
@@ -85,7 +89,7 @@ type Leased struct {
 	armed  atomic.Bool
 	told   atomic.Bool // callers have given times of their own
 
-	asked, forfeited, returned, lapsed, errs atomic.Uint64
+	asked, aheads, forfeited, returned, errs atomic.Uint64
 }
 
 // NewLeased returns a store that leases from inner. Close it to give back what
@@ -203,14 +207,14 @@ func (l *Leased) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 		return ErrClosed
 	}
 	now := l.instant(at)
-	if len(cs) == 1 && l.takeHere(now, &cs[0], &out[0]) {
+	if len(cs) == 1 && l.takeHere(at, now, &cs[0], &out[0]) {
 		return nil
 	}
 	return l.takeAll(ctx, at, now, cs, out)
 }
 
 // takeHere decides a single charge without a call, if it can.
-func (l *Leased) takeHere(now Instant, c *Charge, d *Decision) bool {
+func (l *Leased) takeHere(at time.Time, now Instant, c *Charge, d *Decision) bool {
 	m := c.Space.inForce(c.Meter)
 	if c.Min > 0 || !leasable(c.Space, m) {
 		return false
@@ -222,14 +226,22 @@ func (l *Leased) takeHere(now Instant, c *Charge, d *Decision) bool {
 		sh.Unlock()
 		return false
 	}
-	after, says := sh.judge(e, m, e.advance(now), c.Ask, d, l.hold)
+	now = e.advance(now)
+	after, says := sh.judge(e, m, now, c.Ask, d, l.hold)
+	low := false
 	switch says {
 	case paid:
 		sh.spend(e, after, c.N)
 		sh.here++
+		if low = c.N > 0 && e.runsLow(now); low {
+			e.pins++
+		}
 	case refused:
 		sh.refuse(e, c.N)
 	}
 	sh.Unlock()
+	if low {
+		l.ahead(at, lowLease{sh, e, c.N, c.Keep})
+	}
 	return says != unknown
 }

@@ -136,12 +136,17 @@ func (l *Leased) owe(cs []Correction) {
 	}
 }
 
-// Return gives back what is held in leases that are over. With the store's own
-// clock (a zero time) it is called by itself; whoever gives times of their own
-// calls it, at least every half of Hold for the bound of Hold to be met by half
-// as much again. It returns the errors of the inner store, joined.
+// Return gives back what is held in leases that are over, and fetches units for
+// those that run low. With the store's own clock (a zero time) both come by
+// themselves; whoever gives times of their own calls it, at least every half of
+// Hold for the bound of Hold to be met by half as much again. It returns the
+// errors of the inner store about what was given back, joined.
 func (l *Leased) Return(ctx context.Context, at time.Time) error {
-	return l.giveBack(ctx, at, false)
+	err := l.giveBack(ctx, at, false)
+	if l.low.begin() {
+		l.fetchAll(at)
+	}
+	return err
 }
 
 // returnsAtOnce is how many leases one call to the inner store gives back.
@@ -175,12 +180,11 @@ func (l *Leased) giveBack(ctx context.Context, at time.Time, all bool) error {
 			switch m := meterOf(e.meter); {
 			case m.limit.Algorithm == FixedWindow && there >= e.until:
 				sh.forfeit(e)
-			case all || there >= e.expires:
+			case !all && !e.over(there):
+			case e.lapsed(there):
+				sh.lapse(e)
+			default:
 				c := sh.giveBack(e)
-				if m.den != 0 && c.Until <= there {
-					l.lapsed.Add(uint64(-c.Delta))
-					continue
-				}
 				if c.Delta == 0 {
 					continue
 				}
@@ -249,6 +253,7 @@ func (l *Leased) Close() error {
 		l.timer.Stop()
 	}
 	l.timing.Unlock()
+	l.low.close()
 	at := time.Time{}
 	if l.told.Load() {
 		at = time.Unix(0, int64(l.latest()))

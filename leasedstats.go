@@ -18,9 +18,10 @@ type LeaseStats struct {
 	// Here counts requests that were allowed without a call, and Refused those
 	// that were refused without one.
 	Here, Refused uint64
-	// Asked counts calls of the inner store's Take, and Errors those that
-	// failed.
-	Asked, Errors uint64
+	// Asked counts requests that the inner store decided, Ahead calls of it that
+	// nobody waited for, which fetch units before the last are spent, and Errors
+	// those of both that failed.
+	Asked, Ahead, Errors uint64
 	// Returned counts units that were given back, Lapsed those that need not be,
 	// since the bucket had earned them back by itself, and Forfeited those that
 	// could not be: the call failed, or their window was over.
@@ -31,7 +32,7 @@ type LeaseStats struct {
 // takes a step for each key that is known.
 func (l *Leased) Stats() LeaseStats {
 	st := LeaseStats{MaxKeys: len(l.shards) * leasesAShard, Asked: l.asked.Load(), Errors: l.errs.Load(),
-		Returned: l.returned.Load(), Lapsed: l.lapsed.Load(), Forfeited: l.forfeited.Load()}
+		Ahead: l.aheads.Load(), Returned: l.returned.Load(), Forfeited: l.forfeited.Load()}
 	now := l.now()
 	if l.told.Load() { // whoever gives times of their own says what time it is
 		now = l.latest()
@@ -45,6 +46,7 @@ func (l *Leased) Stats() LeaseStats {
 		st.Held += sh.units
 		st.Here += sh.here
 		st.Refused += sh.refused
+		st.Lapsed += sh.lapses
 		st.Forfeited += sh.forfeited
 		st.Bytes += sh.bytes()
 		sh.Unlock()

@@ -17,6 +17,7 @@ type leaseCall struct {
 	answers [inline]Decision
 	asks    int
 	back    []Correction // what has to go back to it
+	low     lowLease     // that runs low, if any does
 }
 
 // A leasePart is one charge of a call.
@@ -61,6 +62,9 @@ func (l *Leased) takeAll(ctx context.Context, at time.Time, now Instant, cs []Ch
 	defer l.put(c)
 	c.plan(l, now, cs)
 	if c.decide(l, cs, out) {
+		if c.low.e != nil {
+			l.ahead(at, c.low)
+		}
 		return nil
 	}
 	l.asked.Add(1)
@@ -88,7 +92,7 @@ func (l *Leased) put(c *leaseCall) {
 	clear(c.parts[:c.n])
 	clear(c.charges[:c.asks])
 	clear(c.back)
-	c.n, c.locs, c.asks, c.back = 0, 0, 0, c.back[:0]
+	c.n, c.locs, c.asks, c.back, c.low = 0, 0, 0, c.back[:0], lowLease{}
 	l.calls.Put(c)
 }
 
@@ -190,6 +194,10 @@ func (c *leaseCall) decide(l *Leased, cs []Charge, out []Decision) (done bool) {
 			if first == nil {
 				first = p.sh
 				first.here++
+			}
+			if c.low.e == nil && cs[i].N > 0 && p.e.runsLow(p.now) {
+				p.e.pins++
+				c.low = lowLease{p.sh, p.e, cs[i].N, cs[i].Keep}
 			}
 		}
 	}
@@ -421,7 +429,7 @@ func (c *leaseCall) answered(l *Leased, p *leasePart, rtt time.Duration, g *Char
 	}
 	if p.e == nil {
 		if p.e = p.sh.lookup(p.tag, p.set, g.Space, g.Key); p.e == nil {
-			p.e = p.sh.make(p.tag, p.set, g.Space, g.Key)
+			p.e = p.sh.make(p.tag, p.set, g.Space, g.Key, p.now)
 		}
 		if p.e == nil {
 			return

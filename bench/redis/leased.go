@@ -27,6 +27,11 @@ const (
 	floodShare = 0.05 // of the flooded key: what all nodes may hold
 	wideShare  = 0.20 // of the keys that nobody floods
 	noise      = 0.015
+
+	// Of many keys leases are filled at first all at once, and so run out all at
+	// once some seconds later: what counts is the mean of some such waves.
+	warmUp = 8 // laps of redis_rate
+	waves  = 4
 )
 
 // leaseRows are the workloads for leases, and how many times as many decisions a
@@ -111,6 +116,7 @@ func limitOf(row string) spillgate.Limit {
 // A lap is what one contestant did in one round.
 type lap struct {
 	rate   float64
+	cold   float64 // the rate of the warm-up
 	checks int64
 	calls  uint64 // of the store's script
 	stamps []time.Duration
@@ -202,16 +208,16 @@ func (f *fleet) leased(row string, length time.Duration, audited bool, pace time
 		err := stores[node].Take(ctx, time.Time{}, d.charge[:], d.out[:])
 		return d.out[0].Allowed, err
 	}
+	var cold lap
 	if !audited {
-		// Leases grow while they are used: what counts is how it is when they
-		// have.
-		if _, err := runLap(length, len(desks), false, pace, decide); err != nil {
+		if cold, err = runLap(warmUp*length, len(desks), false, pace, decide); err != nil {
 			return l, err
 		}
+		length *= waves
 	}
 	before := f.calls()
 	l, err = runLap(length, len(desks), audited, pace, decide)
-	l.calls = f.calls() - before
+	l.calls, l.cold = f.calls()-before, cold.rate
 	for _, s := range stores {
 		err = errors.Join(err, s.Close())
 	}
@@ -260,10 +266,10 @@ func leases(addr string, rounds int, length time.Duration) (claims []report.Clai
 		return nil, err
 	}
 	defer f.close()
-	ours, peers := map[string][]float64{}, map[string][]float64{}
+	ours, colds, peers := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
 	worst := 0.0
 	flooded := limitOf(leaseRows[2].name)
-	for range rounds {
+	for range min(rounds, 3) {
 		for _, row := range leaseRows {
 			p, err := f.peer(row.name, length)
 			if err != nil {
@@ -274,6 +280,7 @@ func leases(addr string, rounds int, length time.Duration) (claims []report.Clai
 				return nil, err
 			}
 			peers[row.name], ours[row.name] = append(peers[row.name], p.rate), append(ours[row.name], o.rate)
+			colds[row.name] = append(colds[row.name], o.cold)
 			if row.name == leaseRows[2].name {
 				worst = max(worst, audit(o.stamps, flooded))
 			}
@@ -284,10 +291,10 @@ func leases(addr string, rounds int, length time.Duration) (claims []report.Clai
 	if err != nil {
 		return nil, err
 	}
-	rows := [][]string{{fmt.Sprintf("leases, %d nodes, %d keys, 64 callers", leaseNodes, of), "leased/s", "redis_rate/s"}}
+	rows := [][]string{{fmt.Sprintf("leases, %d nodes, %d keys, 64 callers", leaseNodes, of), "leased/s", fmt.Sprintf("first %s/s", warmUp*length), "redis_rate/s"}}
 	for _, row := range leaseRows {
 		a, b := report.Median(ours[row.name]), report.Median(peers[row.name])
-		rows = append(rows, []string{row.name, fmt.Sprintf("%.0f", a), fmt.Sprintf("%.0f", b)})
+		rows = append(rows, []string{row.name, fmt.Sprintf("%.0f", a), fmt.Sprintf("%.0f", report.Median(colds[row.name])), fmt.Sprintf("%.0f", b)})
 		c := report.Claim{What: "leases, " + row.name + ": decisions/s by those of redis_rate", Got: a / b, Goal: row.goal, Fail: row.goal / 2, AtLeast: true}
 		if few {
 			c.Fail = math.Inf(-1)

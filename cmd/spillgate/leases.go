@@ -76,6 +76,6 @@ func logStore(logger *slog.Logger, s *redisstore.Store) {
 func logLeases(logger *slog.Logger, l *spillgate.Leased) {
 	st := l.Stats()
 	logger.Info("the leases' numbers", "keys", st.Keys, "blocks", st.Blocks, "units_held", st.Held, "refusals_remembered", st.Remembered,
-		"allowed_without_a_call", st.Here, "refused_without_a_call", st.Refused, "asked", st.Asked, "errors", st.Errors,
+		"allowed_without_a_call", st.Here, "refused_without_a_call", st.Refused, "asked", st.Asked, "ahead_of_need", st.Ahead, "errors", st.Errors,
 		"units_returned", st.Returned, "units_lapsed", st.Lapsed, "units_forfeited", st.Forfeited, "bytes", st.Bytes)
 }

@@ -94,11 +94,15 @@ func (l *ledger) next() int {
 	return l.nth
 }
 
-// took notes what the store took for a charge, and for whom.
+// took notes what the store took for a charge, and for whom: nobody where a lease
+// is filled ahead of need.
 func (l *ledger) took(q *request, c *spillgate.Charge, d *spillgate.Decision) {
 	e := l.of(c.Space, c.Key)
 	e.paid += d.Taken
-	q.taken[e] = spending{at: e.advance(int64(d.At)), raw: int64(d.At), nth: l.next()}
+	when := spending{at: e.advance(int64(d.At)), raw: int64(d.At), nth: l.next()}
+	if q != nil {
+		q.taken[e] = when
+	}
 }
 
 // settled notes what was settled at the store.
@@ -133,7 +137,7 @@ func (l *ledger) lost(raw int64) {
 
 // spend notes units that a node admitted on the store's word: when the store
 // said so, or else, of a lease, when the store last heard of the account. They
-// were paid by then. The store's clock shows raw.
+// were paid by then. When the request came the store's clock showed raw.
 func (l *ledger) spend(q *request, e *entry, raw int64) {
 	when, ok := q.taken[e]
 	if !ok {

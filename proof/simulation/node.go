@@ -65,7 +65,7 @@ func (n *node) decide(q *request) {
 	n.busy++
 	defer func() { n.busy-- }()
 	n.latest = max(n.latest, n.clock.reads())
-	began := w.now
+	began, showed := w.now, n.run.server.clock.reads()
 	shut := n.link.shut && w.now < n.link.probe
 	v := n.engine.Decide(context.Background(), policy.Attrs{"user": q.user}, policy.At(n.clock.now()), policy.Cost(policy.Requests, q.cost))
 	took := w.now - began
@@ -79,15 +79,17 @@ func (n *node) decide(q *request) {
 	case shut && (took > 0 || q.calls > 0):
 		w.fail("node %d: a call while the breaker is open", n.number)
 	}
-	n.account(q, &v, q.calls == 0)
+	n.account(q, &v, showed)
 	if v.Allowed && w.chance(n.run.givesBack) {
 		w.sleep(w.between(0, 200*time.Millisecond))
 		n.giveBack(q, &v)
 	}
 }
 
-// account enters a verdict in the ledger. here says that no call was made.
-func (n *node) account(q *request, v *policy.Verdict, here bool) {
+// account enters a verdict in the ledger. When the request came the store's clock
+// showed raw: that is when units of leases are spent, also where other charges
+// wait for an answer.
+func (n *node) account(q *request, v *policy.Verdict, raw int64) {
 	w, l := n.run.world, n.run.ledger
 	refuses := false
 	for i := range v.Len() {
@@ -117,9 +119,9 @@ func (n *node) account(q *request, v *policy.Verdict, here bool) {
 		default:
 			e := l.named(name, o.Rule.Limit)
 			if want > 0 {
-				l.spend(q, e, n.run.server.clock.reads())
+				l.spend(q, e, raw)
 			}
-			if o.Refuses() && here {
+			if o.Refuses() && q.calls == 0 {
 				n.refusal(q, o, e)
 			}
 		}

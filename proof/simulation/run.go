@@ -18,6 +18,7 @@ type Report struct {
 	Decisions, Allowed, Denied          int
 	Faults, Calls, Losses, Restarts     int
 	Here                                uint64 // decided by leases without a call
+	Ahead                               uint64 // calls of leases for no request
 	Digest                              uint64 // of everything that happened
 	Opened, Jumped, Crashed, Partitions int
 }
@@ -331,6 +332,7 @@ func (r *run) end() {
 			}
 			forfeited += int64(st.Forfeited + st.Lapsed)
 			r.report.Here += st.Here + st.Refused
+			r.report.Ahead += st.Ahead
 		})
 		w.run()
 	}

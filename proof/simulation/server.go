@@ -152,10 +152,14 @@ func (l *link) call(m *message) error {
 	for i := range m.charges {
 		c := &m.charges[i]
 		c.Space = l.server.space(c.Space)
-		l.server.ledger.introduce(c, w.current.request.account(c.Space.Name()))
+		if m.request != nil {
+			l.server.ledger.introduce(c, m.request.account(c.Space.Name()))
+		}
 	}
 	if m.charges != nil {
-		w.current.request.calls++
+		if m.request != nil {
+			m.request.calls++
+		}
 		m.goes(l.server.ledger)
 	}
 	for i := range m.corrections {

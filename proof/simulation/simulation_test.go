@@ -59,7 +59,7 @@ func TestSeeds(t *testing.T) {
 	if failed > 0 {
 		t.Fatalf("%d of %d seeds break a promise", failed, *seeds)
 	}
-	if *seeds >= 100 && (all.Allowed == 0 || all.Denied == 0 || all.Faults == 0 || all.Here == 0 || all.Restarts == 0 || all.Opened == 0 ||
+	if *seeds >= 100 && (all.Allowed == 0 || all.Denied == 0 || all.Faults == 0 || all.Here == 0 || all.Ahead == 0 || all.Restarts == 0 || all.Opened == 0 ||
 		all.Jumped == 0 || all.Crashed == 0 || all.Partitions == 0) {
 		t.Errorf("the seeds have not seen everything: %s", &all)
 	}
@@ -89,6 +89,7 @@ func (r *Report) add(o *Report) {
 	r.Faults += o.Faults
 	r.Calls += o.Calls
 	r.Here += o.Here
+	r.Ahead += o.Ahead
 	r.Restarts += o.Restarts
 	r.Opened += o.Opened
 	r.Jumped += o.Jumped
@@ -97,6 +98,6 @@ func (r *Report) add(o *Report) {
 }
 
 func (r *Report) String() string {
-	return fmt.Sprintf("%d decisions (%d allowed, %d denied, %d while the store failed, %d without a call), %d calls; the store lost its state %d times, %d clock jumps, %d crashes, %d partitions, %d breakers opened",
-		r.Decisions, r.Allowed, r.Denied, r.Faults, r.Here, r.Calls, r.Restarts, r.Jumped, r.Crashed, r.Partitions, r.Opened)
+	return fmt.Sprintf("%d decisions (%d allowed, %d denied, %d while the store failed, %d without a call), %d calls and %d ahead of need; the store lost its state %d times, %d clock jumps, %d crashes, %d partitions, %d breakers opened",
+		r.Decisions, r.Allowed, r.Denied, r.Faults, r.Here, r.Calls, r.Ahead, r.Restarts, r.Jumped, r.Crashed, r.Partitions, r.Opened)
 }

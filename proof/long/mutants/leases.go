@@ -12,6 +12,10 @@ var leases = []mutant{
 	{"a lease outlives its window", "lease.go", "e.have > 0 && there >= e.until {", "false {"},
 	{"a lease is given back and kept", "lease.go", "	sh.setHave(e, 0)\n	return c", "	return c"},
 	{"what was earned meanwhile comes back to a lease on top", "leasedsettle.go", "ok && (s.ns < left || s.ns == left && s.part == 0)", "ok || s.ns < left"},
+	{"what is fetched ahead is spent before it is paid", "leasedahead.go", "	c.parts[0].pin()\n", "	c.parts[0].pin()\n	sh.setHave(e, e.have+more)\n"},
+	{"what came back by itself is kept for ever", "lease.go", "		over = max(over, e.since+recall)\n", "		return false\n"},
+	{"what others miss is kept", "lease.go", "limit.Algorithm == Bucket && e.until <= there", "limit.Algorithm == Bucket"},
+	{"a drained key is asked for unit by unit", "lease.go", "max(e.refused, 2*e.chunk)", "e.refused"},
 	{"a refusal is remembered until its end", "lease.go", "	if age > recall {", "	if false {"},
 	{"a retry is told a nanosecond early", "lease.go", "d.RetryAfter = time.Duration(later(int64(d.RetryAfter), 1))", "_ = 0"},
 }
