@@ -15,7 +15,7 @@ func policyItems(rules []policy.Rule) map[*policy.Rule]string {
 	items := map[*policy.Rule]string{}
 	for i := range rules {
 		r := &rules[i]
-		if r.Deny || r.Limit.Algorithm == spillgate.Unlimited {
+		if r.Deny || r.Hide || r.Limit.Algorithm == spillgate.Unlimited {
 			continue
 		}
 		b := appendInteger(append(appendName(nil, r.Name), ";q="...), r.Limit.Cap())

@@ -89,6 +89,9 @@ func (s *server) violation(a *attributes, o *policy.Outcome) *errdetails.QuotaFa
 		QuotaDimensions: map[string]string{"method": a.method},
 		QuotaValue:      o.Decision.Limit,
 	}
+	if r.Hide {
+		violation.QuotaValue = 0
+	}
 	if s.future != nil {
 		if n, ok := s.future(r); ok {
 			violation.FutureQuotaValue = &n
@@ -110,17 +113,21 @@ func subject(r *policy.Rule) string {
 }
 
 func describe(o *policy.Outcome) string {
+	limit, fits := o.Limit().String(), fmt.Sprintf(" (%d)", o.Decision.Limit)
+	if o.Rule.Hide {
+		limit, fits = "the limit", ""
+	}
 	switch d := &o.Decision; {
 	case o.Flat():
 		return "denied"
 	case d.Reason == spillgate.Blocked:
-		return fmt.Sprintf("%s: blocked, for it was refused too often; retry after %s", o.Limit(), d.RetryAfter)
+		return fmt.Sprintf("%s: blocked, for it was refused too often; retry after %s", limit, d.RetryAfter)
 	case d.Reason == spillgate.NeverFits:
-		return fmt.Sprintf("%s: costs more than ever fits at once (%d)", o.Limit(), d.Limit)
+		return fmt.Sprintf("%s: costs more than ever fits at once%s", limit, fits)
 	case d.RetryAfter == spillgate.Never:
-		return fmt.Sprintf("%s: used up, and nothing more will be earned", o.Limit())
+		return fmt.Sprintf("%s: used up, and nothing more will be earned", limit)
 	default:
-		return fmt.Sprintf("%s: used up; retry after %s", o.Limit(), d.RetryAfter)
+		return fmt.Sprintf("%s: used up; retry after %s", limit, d.RetryAfter)
 	}
 }
 

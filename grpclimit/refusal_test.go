@@ -2,6 +2,7 @@ package grpclimit_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"regexp"
@@ -11,7 +12,9 @@ import (
 	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/grpclimit"
 	"github.com/spillgate/spillgate/policy"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -63,5 +66,24 @@ func TestRefusalsHaveAnID(t *testing.T) {
 				t.Errorf("%v, log %s", got, log)
 			}
 		})
+	}
+}
+
+// A rule that says headers: off tells who it refuses its name and the wait, and
+// no number of its limit.
+func TestHiddenRulesTellNoNumbers(t *testing.T) {
+	hidden := policy.Rule{Name: "hidden", Limit: limit(t, "1/7h burst 3"), Hide: true}
+	for _, cost := range []int64{3, 4} {
+		c := serve(t, &service{}, limited(engineOf(t, hidden), grpclimit.Headers(grpclimit.Always),
+			grpclimit.Cost(policy.Requests, func(context.Context, any) int64 { return cost })))
+		var md metadata.MD
+		call(t.Context(), c)
+		got := call(t.Context(), c, grpc.Header(&md))
+		_, quota := details(got)
+		v := quota.GetViolations()
+		if got.Code() != codes.ResourceExhausted || len(v) != 1 || v[0].QuotaId != "hidden" || v[0].QuotaValue != 0 || !strings.HasPrefix(v[0].Description, "the limit: ") ||
+			strings.Contains(v[0].Description, "3") && cost == 4 || len(md["ratelimit-policy"]) > 0 {
+			t.Errorf("%v, %v, %v", got, v, md)
+		}
 	}
 }

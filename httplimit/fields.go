@@ -88,7 +88,7 @@ func (p *policed) tellOf(ts []told, v *policy.Verdict, refusing bool) []told {
 func quotasOf(rules []policy.Rule) map[*policy.Rule]*quota {
 	quotas := map[*policy.Rule]*quota{}
 	for i := range rules {
-		if r := &rules[i]; !r.Deny && !r.Exempt && r.Limit.Algorithm != spillgate.Unlimited {
+		if r := &rules[i]; !r.Deny && !r.Exempt && !r.Hide && r.Limit.Algorithm != spillgate.Unlimited {
 			quotas[r] = quotaOf(r.Name, r.Unit, r.Limit)
 			quotas[r].key = r.Key
 		}

@@ -1,9 +1,11 @@
 package httplimit_test
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/spillgate/spillgate"
@@ -214,5 +216,30 @@ func TestTell(t *testing.T) {
 	httplimit.Tell(forged, nil)
 	if len(forged) != 0 {
 		t.Errorf("a client's own header goes through: %v", forged)
+	}
+}
+
+// A rule that says headers: off is in no field of any dialect, on a refusal
+// either; who it refuses still hears when to come back.
+func TestHiddenRulesAreNotToldOf(t *testing.T) {
+	hidden := rule(t, "hidden", "3/h burst 3")
+	hidden.Hide = true
+	h := httplimit.Policy(engine(t, rule(t, "open", "100/h burst 100"), hidden), httplimit.Dialects(httplimit.Draft, httplimit.GitHub, httplimit.OpenAI))(trivial)
+	for i := range 4 {
+		answer := get(h)
+		if want := map[bool]int{true: 429, false: 200}[i == 3]; answer.StatusCode != want || (answer.Header.Get("Retry-After") != "") != (i == 3) {
+			t.Errorf("request %d: %s, %v", i, answer.Status, answer.Header)
+		}
+		for name, values := range answer.Header {
+			if httplimit.IsField(name) && strings.Contains(fmt.Sprint(values), "hidden") {
+				t.Errorf("request %d: %s: %q", i, name, values)
+			}
+		}
+		if got := answer.Header.Get("RateLimit-Policy"); got != `"open";q=100;w=3600` {
+			t.Errorf("request %d: RateLimit-Policy %s", i, got)
+		}
+		if got := answer.Header.Get("X-RateLimit-Limit"); got != "100" {
+			t.Errorf("request %d: X-RateLimit-Limit %s", i, got)
+		}
 	}
 }

@@ -28,6 +28,7 @@ func (r *Rule) checkExempt(bad func(field string, err error)) {
 		{"enforce", r.Spare != 0},
 		{"penalty", r.Penalty != (Penalty{})},
 		{"tell", r.Tell},
+		{"headers", r.Hide},
 		{"answer", r.Answer != nil},
 		{"delay", r.Delay != (Delay{})},
 		{"backup", r.Backup != nil},

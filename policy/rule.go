@@ -64,6 +64,8 @@ type Rule struct {
 	Penalty Penalty
 	// Tell asks the front to tell the program behind how much is left.
 	Tell bool
+	// Hide keeps the rule's numbers from clients: no field tells of it.
+	Hide bool
 	// Delay holds requests instead of refusing them.
 	Delay Delay
 	// Backup is where those go whom the rule refuses and prefers; nil is

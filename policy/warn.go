@@ -305,7 +305,7 @@ func (w *warner) repeated() {
 // essence is what a rule does, whatever it is called and however it says so.
 func (r *Rule) essence() Rule {
 	e := *r
-	e.Name, e.Source, e.Answer, e.Tell = "", "", nil, false
+	e.Name, e.Source, e.Answer, e.Tell, e.Hide = "", "", nil, false, false
 	return e
 }
 
@@ -329,10 +329,10 @@ func (r *Rule) unused(bad func(field string, err error)) {
 	case r.Exempt: // see checkExempt
 	case r.Deny:
 		none("a rule that denies counts nothing, so this has no effect", append(append(counting, table...),
-			field{"unit", r.Unit != ""}, field{"cost", r.Cost != 0}, field{"tell", r.Tell})...)
+			field{"unit", r.Unit != ""}, field{"cost", r.Cost != 0}, field{"tell", r.Tell}, field{"headers", r.Hide})...)
 		none("a backup is for whom a limit refuses, and a rule that denies has none", backup)
 	case r.Limit.Algorithm == spillgate.Unlimited:
-		none("unlimited keeps no account of callers, so this has no effect", append(append(counting, table...), field{"cost", r.Cost != 0 || len(r.Prices) > 0})...)
+		none("unlimited keeps no account of callers, so this has no effect", append(append(counting, table...), field{"cost", r.Cost != 0 || len(r.Prices) > 0}, field{"headers", r.Hide})...)
 		none("unlimited refuses nobody, so nobody is sent there", backup)
 	case r.Limit.Algorithm == spillgate.Concurrency:
 		none("a slot is given back at the end of every request, so this has no effect", field{"failures", len(r.Failures) > 0})

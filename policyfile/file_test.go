@@ -51,6 +51,7 @@ rules:
     failures: [401, 5xx, UNAUTHENTICATED, error]
     enforce: 30
     tell: true
+    headers: off
     delay: {most: 2s, queue: 7}
     backup: {upstream: "http://b.example", match: {method: GET}}
     answer: {status: 503, headers: {X-Why: busy}, json: '{"e": 1}'}
@@ -59,7 +60,7 @@ rules:
     at_cap: make_room
     ttl: 10m
   - {name: shut, key: host, deny: true, missing: skip, on_fault: local, at_cap: overflow, enforce: 0}
-  - {name: plain, limit: unlimited, deny: false, tell: false}
+  - {name: plain, limit: unlimited, deny: false, tell: false, headers: on}
   - {name: everybody, limit: 10/s, key: client.ip, on_fault: open}
 `))
 	if err != nil {
@@ -80,17 +81,17 @@ rules:
 		},
 		Missing: policy.Refuse, Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 20},
 		Unit: "tokens", Cost: 5, Failures: []string{"401", "5xx", "UNAUTHENTICATED", "error"},
-		Spare: 70, Tell: true, OnFault: policy.Shut,
+		Spare: 70, Tell: true, Hide: true, OnFault: policy.Shut,
 		Delay:   policy.Delay{Most: 2 * time.Second, Queue: 7},
 		Backup:  &policy.Backup{Upstream: "http://b.example", Match: policy.Match{{Attribute: attribute(t, "method"), Values: []string{"GET"}}}},
 		Answer:  &policy.Answer{Status: 503, Header: map[string]string{"X-Why": "busy"}, Type: "application/json", Body: `{"e": 1}`},
 		MaxKeys: 1024, AtCap: spillgate.MakeRoom, TTL: 10 * time.Minute, Source: "limits.yaml:13",
 	}, {
-		Name: "shut", Key: []policy.Part{{Attributes: []policy.Attribute{attribute(t, "host")}}}, Deny: true, Missing: policy.Skip, Spare: 100, Source: "limits.yaml:31",
+		Name: "shut", Key: []policy.Part{{Attributes: []policy.Attribute{attribute(t, "host")}}}, Deny: true, Missing: policy.Skip, Spare: 100, Source: "limits.yaml:32",
 	}, {
-		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:32",
+		Name: "plain", Limit: spillgate.Limit{Algorithm: spillgate.Unlimited}, Source: "limits.yaml:33",
 	}, {
-		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, OnFault: policy.Open, Source: "limits.yaml:33",
+		Name: "everybody", Limit: spillgate.Limit{Rate: 10, Period: time.Second, Burst: 10}, OnFault: policy.Open, Source: "limits.yaml:34",
 		Key: []policy.Part{{Attributes: []policy.Attribute{attribute(t, "client.ip")}}},
 	}}
 	wanted, err := policy.Compile(want) // which a rule's parts know of

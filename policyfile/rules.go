@@ -206,6 +206,8 @@ var ruleForm = form[policy.Rule]{
 			func(r *policy.Rule, v policy.Penalty) { r.Penalty = v }),
 		in("tell", "Tells the program behind how much is left.", truth,
 			func(r *policy.Rule, v bool) { r.Tell = v }),
+		in("headers", "Whether RateLimit fields tell of this rule: on or off; on if left out.", oneOf(choice[bool]{"on", false}, choice[bool]{"off", true}),
+			func(r *policy.Rule, v bool) { r.Hide = v }),
 		answerField, delayField, backupField,
 		in("on_fault", "How the rule decides while a store that a program brings can't answer: in local memory, open (let pass), or closed (refuse as unavailable). The gateway's own memory always answers.",
 			oneOf(choice[policy.OnFault]{"local", policy.Local}, choice[policy.OnFault]{"open", policy.Open}, choice[policy.OnFault]{"closed", policy.Shut}),

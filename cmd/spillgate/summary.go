@@ -193,10 +193,13 @@ func effects(r *policy.Rule) (out []string) {
 	add(r.Spare > 0 && r.Spare < 100, "refuses %d %% of the keys, counts and reports the others", 100-r.Spare)
 	out = append(out, answerDetails(r)...)
 	add(r.Tell, "tells the program behind what is left (%s)", httplimit.RemainingHeader)
+	add(r.Hide, "tells clients no numbers (headers: off)")
 	add(r.OnFault == policy.Open, "lets requests pass while the store can't answer")
 	add(r.OnFault == policy.Shut, "refuses as unavailable while the store can't answer")
 	return out
 }
+
+func onOff(on bool) string { return map[bool]string{true: "on", false: "off"}[on] }
 
 func unit(r *policy.Rule) string { return cmp.Or(r.Unit, policy.Requests) }
 
@@ -288,6 +291,7 @@ type checkedRule struct {
 	Enforce  int             `json:"enforce"`
 	Penalty  *checkedPenalty `json:"penalty,omitempty"`
 	Tell     bool            `json:"tell"`
+	Headers  string          `json:"headers"`
 	OnFault  string          `json:"on_fault"`
 	MaxKeys  int             `json:"max_keys"` // 1 without a key, 0 for one that denies
 	AtCap    string          `json:"at_cap"`
@@ -342,7 +346,7 @@ func checkJSON(w io.Writer, path string) (*policyfile.File, error) {
 	case err != nil:
 		return nil, err
 	default:
-		out.Enforce = map[bool]string{true: "on", false: "off"}[f.Policy.Enforced()]
+		out.Enforce = onOff(f.Policy.Enforced())
 		for i := range f.Policy.Rules() {
 			out.Rules = append(out.Rules, ruleJSON(&f.Policy.Rules()[i]))
 		}
@@ -377,7 +381,7 @@ func ruleJSON(r *policy.Rule) checkedRule {
 	c := checkedRule{
 		Name: r.Name, Source: r.Source, Match: conditions(r.Match), Key: keyParts(r.Key), Missing: missingWords[r.Missing],
 		Enabled: !r.Disabled, Group: r.Group, Exempt: r.Exempt,
-		Deny: r.Deny, Unit: unit(r), Cost: max(1, r.Cost), Failures: r.Failures, Enforce: 100 - r.Spare, Penalty: penaltyJSON(r), Tell: r.Tell,
+		Deny: r.Deny, Unit: unit(r), Cost: max(1, r.Cost), Failures: r.Failures, Enforce: 100 - r.Spare, Penalty: penaltyJSON(r), Tell: r.Tell, Headers: onOff(!r.Hide),
 		OnFault: faultWords[r.OnFault], MaxKeys: maxKeys(r), AtCap: atCapWords[r.AtCap],
 	}
 	c.Secret, c.Answer, c.checkedHeld = secrets(r), answerJSON(r.Answer), heldJSON(r)

@@ -103,7 +103,7 @@ func TestSchemaTakesWhatTheReaderTakes(t *testing.T) {
 func TestSchemaAgreesOnSmallChanges(t *testing.T) {
 	const good = `server: {listen: "127.0.0.1:80", upstream: "http://a.example", client_ip: {trusted: [private], from: forwarded}, headers: off}
 rules:
-  - {name: a, match: {path: /x}, peek: {method: [GET]}, key: client.ip, missing: skip, limit: 10/s burst 20, deny: false, unit: tokens, cost: 5, failures: [401], enforce: 50, tell: true, on_fault: open, max_keys: 5, at_cap: overflow, ttl: 10m}
+  - {name: a, match: {path: /x}, peek: {method: [GET]}, key: client.ip, missing: skip, limit: 10/s burst 20, deny: false, unit: tokens, cost: 5, failures: [401], enforce: 50, tell: true, headers: off, on_fault: open, max_keys: 5, at_cap: overflow, ttl: 10m}
 tests:
   - {name: t, start: 2026-03-29T00:00:00+01:00, with: {header.x-y: z, store: up}, requests: [{at: 0s, times: 2, every: 1s, cost: {tokens: 5}, ends: 401, takes: 1s, spent: {tokens: 0}, expect: {denied: a, retry_after: 1h30m}}, {at: 2026-03-30T00:00:00Z, path: /x, expect: allowed}]}
 `
@@ -120,7 +120,7 @@ tests:
 		{"unit: tokens", "unit: ''"}, {"cost: 5", "cost: 0"}, {"cost: 5", "cost: 1.5"}, {"cost: 5", "cost: '5'"}, {"cost: 5", "cost: 1"},
 		{"[401]", "[600]"}, {"[401]", "[4xx, error, UNAVAILABLE]"}, {"[401]", "[4x]"}, {"[401]", "[]"}, {"[401]", "401"},
 		{"enforce: 50", "enforce: 101"}, {"enforce: 50", "enforce: -1"}, {"enforce: 50", "enforce: 0"},
-		{"tell: true", "tell: 1"}, {"on_fault: open", "on_fault: shut"}, {"on_fault: open", "on_fault: closed"},
+		{"tell: true", "tell: 1"}, {"headers: off", "headers: refusals"}, {"on_fault: open", "on_fault: shut"}, {"on_fault: open", "on_fault: closed"},
 		{"max_keys: 5", "max_keys: 0"}, {"max_keys: 5", "max_keys: 3000000000"}, {"at_cap: overflow", "at_cap: makeroom"}, {"at_cap: overflow", "at_cap: make_room"},
 		{"ttl: 10m", "ttl: 10"}, {"ttl: 10m", "ttl: 1e3s"}, {"ttl: 10m", "ttl: ''"}, {"ttl: 10m", "ttl: 7d"},
 		{"rules:", "rule:"},
