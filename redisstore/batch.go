@@ -44,7 +44,7 @@ type group struct {
 	ops    []*op // in the order of the answers
 	keys   []string
 	plain  int
-	index  map[string]int  // of the key, from 0
+	index  map[string]int // of the key, from 0
 	asks   map[ask]int
 	states []state
 	many   layout // for the script for most calls

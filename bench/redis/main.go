@@ -215,8 +215,11 @@ func measure(control *redis.Client, w workload, decide func(caller, n int) error
 	for _, ws := range waits {
 		sorted = append(sorted, ws...)
 	}
+	if len(sorted) == 0 {
+		return result{}, fmt.Errorf("nobody decided within %s: the machine has no time to measure", length)
+	}
 	slices.Sort(sorted)
-	n := max(1, done.Load())
+	n := done.Load()
 	return result{
 		rate: float64(n) / took.Seconds(), p50: sorted[len(sorted)/2], p99: sorted[len(sorted)*99/100],
 		server: (after - before) / time.Duration(n),
