@@ -17,7 +17,8 @@ import (
 // value is the memory of the process.
 type Store struct {
 	// Redis are the URLs of the servers, redis:// or rediss:// (TLS), with a
-	// user but no password; none is the memory of the process.
+	// user but no password; none is the memory of the process. But for the
+	// host all are alike.
 	Redis []string
 	// Sentinel is the name of the primary that the servers, which then are
 	// Sentinels, watch; "" if they are none.
@@ -26,6 +27,15 @@ type Store struct {
 	Cluster bool
 	// PasswordFile holds the password; "" if there is none.
 	PasswordFile string
+	// SentinelPasswordFile holds that of the Sentinels; "" if they have none.
+	SentinelPasswordFile string
+	// CAFile holds the certificates of those who sign the servers' certificates,
+	// in PEM; "" for those that the system trusts.
+	CAFile string
+	// CertificateFile and KeyFile hold the certificate that is shown to the
+	// servers, with those that lead to its root, and its private key, in PEM; ""
+	// if none is.
+	CertificateFile, KeyFile string
 	// Prefix begins every key; "" is the store's own.
 	Prefix string
 	// Nodes is how many gateways share the store; at least 1.
@@ -48,7 +58,7 @@ func (s *Store) Shared() bool { return len(s.Redis) > 0 }
 const maxNodes = 10_000
 
 var storeField = field[Server]{
-	key: "store", about: "Where several gateways keep together what they count: Redis or Valkey. Left out, each counts in its own memory.",
+	key: "store", about: "Where several gateways keep together what they count: Redis. Left out, each counts in its own memory.",
 	schema: schema{"$ref": "#/$defs/store"},
 	read:   func(d *decoder, n *yaml.Node, s *Server) { readStore(d, n, s) },
 }
@@ -57,7 +67,8 @@ var storeForm = form[Store]{
 	what:    "the store part",
 	example: "store: {redis: redis://127.0.0.1:6379, nodes: 3}",
 	also: map[string]string{"url": "redis", "address": "redis", "addr": "redis", "valkey": "redis", "master": "sentinel", "replicas": "nodes",
-		"budget": "timeout", "password": "password_file", "seed": "seed_file"},
+		"budget": "timeout", "password": "password_file", "sentinel_password": "sentinel_password_file", "seed": "seed_file",
+		"ca": "ca_file", "cert_file": "certificate_file", "certificate": "certificate_file", "key": "key_file"},
 	fields: []field[Store]{
 		in("redis", "The servers: redis://HOST:PORT, or rediss:// for TLS. Several are Sentinels, or some of a cluster.", oneOrMore(redisURL),
 			func(s *Store, v []string) { s.Redis = v }),
@@ -67,6 +78,14 @@ var storeForm = form[Store]{
 			func(s *Store, v bool) { s.Cluster = v }),
 		in("password_file", "The file that holds the password.", filePath,
 			func(s *Store, v string) { s.PasswordFile = v }),
+		in("sentinel_password_file", "The file that holds the password of the Sentinels, if they have one.", filePath,
+			func(s *Store, v string) { s.SentinelPasswordFile = v }),
+		in("ca_file", "The file with the certificates of those who sign the servers' certificates, in PEM. Left out, those that the system trusts.", filePath,
+			func(s *Store, v string) { s.CAFile = v }),
+		in("certificate_file", "The file with the certificate that is shown to the servers, and with those that lead to its root, in PEM.", filePath,
+			func(s *Store, v string) { s.CertificateFile = v }),
+		in("key_file", "The file with the private key of the certificate, in PEM.", filePath,
+			func(s *Store, v string) { s.KeyFile = v }),
 		in("prefix", "Begins every key. In braces, as in {shop}, it keeps all keys in one slot of a cluster.", word,
 			func(s *Store, v string) { s.Prefix = v }),
 		in("nodes", "How many gateways share the store: while it fails, a rule with on_fault local counts by its part of the limit.", whole(1, maxNodes),
@@ -102,6 +121,17 @@ func readStore(d *decoder, n *yaml.Node, into *Server) {
 		d.fail(m.at("redis"), "add cluster: true, or sentinel: NAME", "redis: several servers that are neither Sentinels nor a cluster")
 	case s.Cluster && database(s.Redis) != "":
 		d.fail(m.at("redis"), "leave the number out", "redis: a cluster has no database %s", database(s.Redis))
+	case unlike(s.Redis) > 0:
+		i := unlike(s.Redis)
+		d.fail(entry(m.at("redis"), i), "write all like the first: the scheme, the user and the database are those of all servers", "redis: %s and %s differ in more than the host", s.Redis[i], s.Redis[0])
+	case s.SentinelPasswordFile != "" && s.Sentinel == "":
+		d.fail(m.at("sentinel_password_file"), "write password_file, or add sentinel: NAME", "sentinel_password_file: the servers are no Sentinels")
+	case s.CertificateFile != "" && s.KeyFile == "":
+		d.fail(m.at("certificate_file"), "add key_file: /etc/spillgate/redis.key", "the certificate's key is not named")
+	case s.KeyFile != "" && s.CertificateFile == "":
+		d.fail(m.at("key_file"), "add certificate_file: /etc/spillgate/redis.crt", "the key's certificate is not named")
+	case s.CAFile+s.CertificateFile != "" && !s.TLS():
+		d.fail(m.at("ca_file", "certificate_file"), "write rediss:// for TLS", "redis: redis:// is spoken without TLS, so no certificate has an effect")
 	case s.Timeout != 0 && (s.Timeout < time.Millisecond || s.Timeout > 10*time.Second):
 		d.fail(m.at("timeout"), "write a time of 1ms to 10s", "timeout: %s is out of range", FormatPeriod(s.Timeout))
 	case m.values["share"] != nil && !s.Leased:
@@ -111,6 +141,31 @@ func readStore(d *decoder, n *yaml.Node, into *Server) {
 	default:
 		into.Store = s
 	}
+}
+
+// TLS reports whether the servers are spoken to over TLS.
+func (s *Store) TLS() bool { return s.Shared() && strings.HasPrefix(s.Redis[0], "rediss:") }
+
+// unlike returns the first of the URLs that differs from the first by more than
+// the host, 0 if none does.
+func unlike(urls []string) int {
+	rest := func(text string) string {
+		u, err := url.Parse(text)
+		if err != nil {
+			return text
+		}
+		u.Host = ""
+		if u.Path == "/" || u.Path == "/0" {
+			u.Path = ""
+		}
+		return u.String()
+	}
+	for i, text := range urls {
+		if rest(text) != rest(urls[0]) {
+			return i
+		}
+	}
+	return 0
 }
 
 func database(urls []string) string {

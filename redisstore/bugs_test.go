@@ -291,6 +291,11 @@ func TestUnfitClients(t *testing.T) {
 	if _, err := redisstore.New(ring); !errors.Is(err, redisstore.ErrClient) {
 		t.Errorf("a ring: error %v", err)
 	}
+	for _, none := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil)} {
+		if _, err := redisstore.New(none); !errors.Is(err, redisstore.ErrClient) {
+			t.Errorf("%T that is nil: error %v", none, err)
+		}
+	}
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ReadOnly: true})
 	defer cluster.Close()
 	if _, err := redisstore.New(cluster); !errors.Is(err, redisstore.ErrClient) {

@@ -36,17 +36,23 @@ type search struct {
 func newGoRedis(c redis.UniversalClient, budget time.Duration) (*goRedis, error) {
 	switch c := c.(type) {
 	case *redis.Client:
+		if c == nil {
+			break
+		}
 		// The same connections, with the store's budget as the time-out.
 		own := c.WithTimeout(budget)
 		own.Options().ContextTimeoutEnabled = true // the options are its own, too
 		return &goRedis{client: own}, nil
 	case *redis.ClusterClient:
+		if c == nil {
+			break
+		}
 		if c.Options().ReadOnly {
 			return nil, fmt.Errorf("redisstore: %w: the cluster client reads from replicas (ReadOnly, RouteByLatency or RouteRandomly): give the store a client without", ErrClient)
 		}
 		return &goRedis{client: c, cluster: c}, nil
 	}
-	return nil, fmt.Errorf("redisstore: %w: a %T: only *redis.Client (also for Sentinel) and *redis.ClusterClient will do", ErrClient, c)
+	return nil, fmt.Errorf("redisstore: %w: %T: only a *redis.Client (also for Sentinel) or *redis.ClusterClient that is not nil will do", ErrClient, c)
 }
 
 // Slots is that of [Conn].

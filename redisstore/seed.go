@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spillgate/spillgate"
 )
@@ -28,7 +29,7 @@ func (s *Store) Seed(ctx context.Context) (spillgate.Seed, error) {
 	key := s.options.prefix + "seed"
 	calls := []Call{{Source: seedScript, Keys: []string{key}, Args: []string{string(secret[:])}}}
 	s.conn.Eval(ctx, calls)
-	if err := calls[0].Err; err != nil {
+	if err := calls[0].Err; err != nil && !strings.Contains(err.Error(), "WRONGTYPE") {
 		return spillgate.Seed{}, fmt.Errorf("redisstore: %w: the seed: %w", spillgate.ErrUnavailable, err)
 	}
 	if len(calls[0].Reply) == 1 {

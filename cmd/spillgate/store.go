@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,8 +22,12 @@ import (
 	"github.com/spillgate/spillgate/redisstore"
 )
 
-// seedWait is how long a start waits for the seed that the store keeps.
-const seedWait = 5 * time.Second
+// seedWait is how long a start asks for the seed that the store keeps, once every
+// seedEvery.
+const (
+	seedWait  = 5 * time.Second
+	seedEvery = 100 * time.Millisecond
+)
 
 // openStore opens the store that several gateways share: what it decides by,
 // what the engine has to know of it, and what closes it.
@@ -95,11 +100,23 @@ func sharedSeed(ctx context.Context, c *policyfile.Store, shared *redisstore.Sto
 	if c.SeedFile == "" {
 		ctx, cancel := context.WithTimeout(ctx, seedWait)
 		defer cancel()
-		seed, err := shared.Seed(ctx)
-		if err != nil {
-			return seed, fmt.Errorf("%w; to start while the store is away, give all gateways one seed_file", err)
+		var why error
+		for {
+			seed, err := shared.Seed(ctx)
+			if err == nil {
+				return seed, nil
+			}
+			if why == nil || ctx.Err() == nil { // the end of the time says nothing of the store
+				why = err
+			}
+			if ctx.Err() != nil || !errors.Is(err, spillgate.ErrUnavailable) {
+				return seed, fmt.Errorf("%w; to start while the store is away, give all gateways one seed_file", why)
+			}
+			select {
+			case <-time.After(seedEvery):
+			case <-ctx.Done():
+			}
 		}
-		return seed, nil
 	}
 	secret, err := os.ReadFile(c.SeedFile)
 	if err != nil {
@@ -112,19 +129,20 @@ func sharedSeed(ctx context.Context, c *policyfile.Store, shared *redisstore.Sto
 	return spillgate.SeedFrom([16]byte(sum[:16])), nil
 }
 
-// redisClient makes the client that the file asks for.
+// redisClient makes the client that the file asks for. Of servers by their URLs
+// the first says for all how they are spoken to.
 func redisClient(c *policyfile.Store) (redis.UniversalClient, error) {
-	password := ""
-	if c.PasswordFile != "" {
-		text, err := os.ReadFile(c.PasswordFile)
-		if err != nil {
-			var path *fs.PathError
-			if errors.As(err, &path) {
-				err = fmt.Errorf("%s: %w", path.Path, path.Err)
-			}
-			return nil, fmt.Errorf("password_file: %w", err)
-		}
-		password = strings.TrimRight(string(text), "\r\n")
+	password, err := passwordIn("password_file", c.PasswordFile)
+	if err != nil {
+		return nil, err
+	}
+	sentinel, err := passwordIn("sentinel_password_file", c.SentinelPasswordFile)
+	if err != nil {
+		return nil, err
+	}
+	encrypted, err := storeTLS(c)
+	if err != nil {
+		return nil, err
 	}
 	first, err := redis.ParseURL(c.Redis[0])
 	if err != nil {
@@ -144,11 +162,57 @@ func redisClient(c *policyfile.Store) (redis.UniversalClient, error) {
 	}
 	o := &redis.UniversalOptions{
 		Addrs: addrs, MasterName: c.Sentinel, IsClusterMode: c.Cluster, DB: first.DB,
-		Username: first.Username, Password: password, TLSConfig: first.TLSConfig,
+		Username: first.Username, Password: password, SentinelPassword: sentinel, TLSConfig: encrypted,
 		DialTimeout: time.Second, ReadTimeout: budget, WriteTimeout: budget, ContextTimeoutEnabled: true,
 		MaxRetries: -1, ClientName: "spillgate-" + strconv.Itoa(os.Getpid()),
 	}
 	return redis.NewUniversalClient(o), nil
+}
+
+// passwordIn returns what a file holds, but for the end of its line.
+func passwordIn(key, file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		var path *fs.PathError
+		if errors.As(err, &path) {
+			err = fmt.Errorf("%s: %w", path.Path, path.Err)
+		}
+		return "", fmt.Errorf("%s: %w", key, err)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// storeTLS returns how the servers are spoken to, nil if without TLS. It names no
+// server, so that each is held to its own name. The certificate is read for each
+// connection, so that one that was renewed is shown.
+func storeTLS(c *policyfile.Store) (*tls.Config, error) {
+	if !c.TLS() {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CAFile != "" {
+		var err error
+		if config.RootCAs, err = authorities("ca_file", c.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	if c.CertificateFile != "" {
+		load := func() (*tls.Certificate, error) {
+			cert, err := tls.LoadX509KeyPair(c.CertificateFile, c.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("certificate_file %s, key_file %s: %w", c.CertificateFile, c.KeyFile, err)
+			}
+			return &cert, nil
+		}
+		if _, err := load(); err != nil {
+			return nil, err
+		}
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	}
+	return config, nil
 }
 
 // storeText says for people where what is counted is kept.
@@ -161,10 +225,25 @@ func storeText(s *policyfile.Server) []string {
 	if c.PasswordFile != "" {
 		line += "; the password is in " + c.PasswordFile
 	}
+	if c.SentinelPasswordFile != "" {
+		line += "; that of the Sentinels is in " + c.SentinelPasswordFile
+	}
 	if c.SeedFile != "" {
 		line += "; the seed is in " + c.SeedFile
 	}
-	return []string{"store: " + s.Store.Text(), line}
+	lines := []string{"store: " + s.Store.Text(), line}
+	if s.Store.TLS() {
+		by := "those whom the system trusts"
+		if c.CAFile != "" {
+			by = "those in " + c.CAFile
+		}
+		line := "  TLS: servers have certificates signed by " + by
+		if c.CertificateFile != "" {
+			line += fmt.Sprintf("; shown is %s, key %s", c.CertificateFile, c.KeyFile)
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // checkedStore is what `check --json` prints of it.
@@ -178,8 +257,12 @@ type checkedStore struct {
 	Timeout  float64  `json:"timeout_seconds"`
 	Share    float64  `json:"share_percent,omitempty"` // of leases
 
-	PasswordFile string `json:"password_file,omitempty"`
-	SeedFile     string `json:"seed_file,omitempty"`
+	PasswordFile         string `json:"password_file,omitempty"`
+	SentinelPasswordFile string `json:"sentinel_password_file,omitempty"`
+	CAFile               string `json:"ca_file,omitempty"`
+	CertificateFile      string `json:"certificate_file,omitempty"`
+	KeyFile              string `json:"key_file,omitempty"`
+	SeedFile             string `json:"seed_file,omitempty"`
 
 	Leases []checkedLease `json:"leases,omitempty"`
 }
@@ -190,7 +273,9 @@ func storeJSON(s *policyfile.Server) *checkedStore {
 		return nil
 	}
 	out := &checkedStore{Redis: c.Redis, Sentinel: c.Sentinel, Cluster: c.Cluster, Mode: "exact", Nodes: c.Nodes,
-		Prefix: redisstore.DefaultPrefix, Timeout: redisstore.DefaultBudget.Seconds(), PasswordFile: c.PasswordFile, SeedFile: c.SeedFile}
+		Prefix: redisstore.DefaultPrefix, Timeout: redisstore.DefaultBudget.Seconds(),
+		PasswordFile: c.PasswordFile, SentinelPasswordFile: c.SentinelPasswordFile,
+		CAFile: c.CAFile, CertificateFile: c.CertificateFile, KeyFile: c.KeyFile, SeedFile: c.SeedFile}
 	if c.Leased {
 		out.Mode, out.Share = "leased", float64(c.Share)
 		if c.Share == 0 {

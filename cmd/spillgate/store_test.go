@@ -125,3 +125,18 @@ rules:
 		t.Errorf("a warning of a prefix that is there:\n%s", p.log)
 	}
 }
+
+// TestSeedWait starts while the store is away, for some seconds.
+func TestSeedWait(t *testing.T) {
+	server := redistest.Start(t)
+	server.Kill()
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		<-time.After(2 * time.Second) // longer than one try
+		server.Run()
+	}()
+	p := start(t, fmt.Sprintf("server: {store: {redis: redis://%s, prefix: 'late:'}}\nrules:\n  - {name: all, limit: 1/h burst 2, key: client.ip, on_fault: closed}\n", server.Addr), "--demo")
+	<-back
+	until(t, "the store is used", func() bool { return status(t, p.url) == http.StatusTooManyRequests })
+}

@@ -62,15 +62,25 @@ func encryption(t policyfile.TLS) (*tls.Config, error) {
 	if t.ClientCAFile == "" {
 		return c, nil
 	}
-	text, err := os.ReadFile(t.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("tls: client_ca_file: %w", err)
-	}
-	c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("tls: client_ca_file %s: no certificate in it; want some in PEM", t.ClientCAFile)
+	c.ClientAuth = tls.VerifyClientCertIfGiven
+	if c.ClientCAs, err = authorities("client_ca_file", t.ClientCAFile); err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
 	}
 	return c, nil
+}
+
+// authorities reads the certificates of those who sign others, from the file that
+// a key of the policy file names.
+func authorities(key, file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s %s: no certificate in it; want some in PEM", key, file)
+	}
+	return pool, nil
 }
 
 // tlsText says for people what the file says of TLS.

@@ -232,7 +232,7 @@ func TestSchemaAgreesOnServers(t *testing.T) {
   fingerprint_key_file: /etc/key
   connections: {accepts: 20/s burst 50, open: 100, key: client.ip/56, exempt: [loopback, 192.0.2.0/24]}
   tls: {certificate_file: /etc/crt, key_file: /etc/key}
-  store: {redis: [redis://127.0.0.1:6379, "rediss://ann@127.0.0.1:6380/0"], cluster: true, password_file: /etc/pw, prefix: "{x}:", nodes: 3, timeout: 10ms, mode: leased, share: 10%, seed_file: /etc/seed}
+  store: {redis: ["rediss://ann@127.0.0.1:6379", "rediss://ann@127.0.0.1:6380/0"], cluster: true, password_file: /etc/pw, ca_file: /etc/ca, certificate_file: /etc/crt, key_file: /etc/key, prefix: "{x}:", nodes: 3, timeout: 10ms, mode: leased, share: 10%, seed_file: /etc/seed}
 rules:
   - {name: a, key: client.ip, limit: 10/s}
 `, [][2]string{
@@ -242,7 +242,7 @@ rules:
 		{"20/s burst 50", "20"}, {"open: 100", "open: 0"}, {"open: 100", "open: 1048577"}, {"accepts: 20/s burst 50, open: 100, ", ""}, {"open: 100, ", ""}, {"accepts: 20/s burst 50, ", ""}, {"key: client.ip/56", "key: client.ip"}, {"key: client.ip/56", "key: host"},
 		{"key: client.ip/56", "key: client.ip/129"}, {"[loopback, 192.0.2.0/24]", "loopback"}, {"[loopback, 192.0.2.0/24]", "[]"}, {"exempt:", "allow:"},
 		{"certificate_file: /etc/crt, ", ""}, {", key_file: /etc/key", ""}, {"key_file: /etc/key", "key_file: ''"}, {"certificate_file:", "cert:"},
-		{`redis: [redis://127.0.0.1:6379, "rediss://ann@127.0.0.1:6380/0"], `, ""}, {"[redis://127", "[http://127"}, {"rediss://ann@", "rediss://ann:pw@"}, {"6380/0", "6380/x"}, {`[redis://127.0.0.1:6379, "rediss://ann@127.0.0.1:6380/0"]`, "[]"}, {`[redis://127.0.0.1:6379, "rediss://ann@127.0.0.1:6380/0"]`, "redis://127.0.0.1"},
-		{"cluster: true", "cluster: 3"}, {"password_file: /etc/pw", "password: pw"}, {`"{x}:"`, "''"}, {"nodes: 3", "nodes: 0"}, {"nodes: 3", "nodes: 10001"}, {"timeout: 10ms", "timeout: 10"}, {"mode: leased", "mode: fast"}, {"share: 10%", "share: 10"},
+		{`redis: ["rediss://ann@127.0.0.1:6379", "rediss://ann@127.0.0.1:6380/0"], `, ""}, {`["rediss://ann@127`, `["http://ann@127`}, {"rediss://ann@127.0.0.1:6380", "rediss://ann:pw@127.0.0.1:6380"}, {"6380/0", "6380/x"}, {`["rediss://ann@127.0.0.1:6379", "rediss://ann@127.0.0.1:6380/0"]`, "[]"}, {`["rediss://ann@127.0.0.1:6379", "rediss://ann@127.0.0.1:6380/0"]`, "rediss://127.0.0.1"},
+		{"cluster: true", "cluster: 3"}, {"password_file: /etc/pw", "password: pw"}, {"ca_file: /etc/ca", "ca_file: 3"}, {"certificate_file: /etc/crt", "certificate_file: ''"}, {"key_file: /etc/key", "key_file: [/etc/key]"}, {`"{x}:"`, "''"}, {"nodes: 3", "nodes: 0"}, {"nodes: 3", "nodes: 10001"}, {"timeout: 10ms", "timeout: 10"}, {"mode: leased", "mode: fast"}, {"share: 10%", "share: 10"},
 	})
 }

@@ -98,7 +98,7 @@ func (s *Server) run() bool {
 	} else {
 		args = append([]string{"--save", "", "--appendonly", "no"}, args...)
 	}
-	args = append(args, "--port", strconv.Itoa(s.Port()), "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no")
+	args = append(args, "--port", strconv.Itoa(s.Port()), "--bind", "127.0.0.1", "-127.0.0.2", "--dir", s.dir, "--daemonize", "no")
 	var said bytes.Buffer
 	cmd := exec.Command(s.program, args...)
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -205,17 +205,63 @@ func until(t testing.TB, what string, ok func() bool) {
 // Cluster starts a cluster of n primaries, each with its part of the slots.
 func Cluster(t testing.TB, n int) []*Server {
 	t.Helper()
+	return cluster(t, n, func(int) []string { return nil })
+}
+
+// cluster is the same with more options for each server.
+func cluster(t testing.TB, n int, options func(i int) []string) []*Server {
+	t.Helper()
 	all := make([]*Server, n)
 	for i := range all {
-		_, bus, _ := net.SplitHostPort(freeAddr(t))
-		all[i] = Start(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
-			"--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no")
+		all[i] = member(t, options(i)...)
 		all[i].Do("cluster", "addslotsrange", i*16384/n, (i+1)*16384/n-1)
 		if i > 0 {
-			_, bus0, _ := net.SplitHostPort(all[0].Addr)
-			all[i].Do("cluster", "meet", "127.0.0.1", bus0, all[0].args[3])
+			all[i].meet(all[0])
 		}
 	}
+	whole(t, all)
+	return all
+}
+
+// member starts a server that is to be one of a cluster.
+func member(t testing.TB, options ...string) *Server {
+	t.Helper()
+	_, bus, _ := net.SplitHostPort(freeAddr(t))
+	return Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
+		"--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no"}, options...)...)
+}
+
+// meet makes s one of the cluster that other is of.
+func (s *Server) meet(other *Server) {
+	s.t.Helper()
+	s.Do("cluster", "meet", "127.0.0.1", other.Port(), other.args[3])
+}
+
+// ReplicaOf starts a replica of a server of a cluster, which takes its place when
+// it dies, and waits until it and the others know.
+func ReplicaOf(t testing.TB, all []*Server, primary *Server) *Server {
+	t.Helper()
+	s := member(t, "--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0")
+	s.meet(primary)
+	id := fmt.Sprint(primary.Do("cluster", "myid"))
+	knows := func(s *Server, text string) bool {
+		return bytes.Contains([]byte(fmt.Sprint(s.Do("cluster", "nodes"))), []byte(text))
+	}
+	until(t, "the replica knows the primary", func() bool { return knows(s, id) })
+	s.Do("cluster", "replicate", id)
+	until(t, "the replica has all", func() bool {
+		return bytes.Contains([]byte(fmt.Sprint(primary.Do("info", "replication"))), []byte("state=online"))
+	})
+	for _, other := range all {
+		until(t, "all know the replica", func() bool { return knows(other, "slave "+id) })
+	}
+	whole(t, append([]*Server{s}, all...))
+	return s
+}
+
+// whole waits until all servers see a cluster that has all slots.
+func whole(t testing.TB, all []*Server) {
+	t.Helper()
 	for _, s := range all {
 		until(t, "the cluster is whole", func() bool {
 			info := fmt.Sprint(s.Do("cluster", "info"))
@@ -223,7 +269,6 @@ func Cluster(t testing.TB, n int) []*Server {
 				bytes.Contains([]byte(info), []byte("cluster_slots_assigned:16384"))
 		})
 	}
-	return all
 }
 
 // A Group is a primary, a replica of it, and a Sentinel that watches them under
