@@ -118,7 +118,8 @@ type lap struct {
 	rate   float64
 	cold   float64 // the rate of the warm-up
 	checks int64
-	calls  uint64 // of the store's script
+	calls  uint64  // of the store's script
+	cost   float64 // µs of processors a decision, of this process and the server
 	stamps []time.Duration
 	denied int64
 }
@@ -216,7 +217,7 @@ func (f *fleet) leased(row string, length time.Duration, audited bool, pace time
 		length *= waves
 	}
 	before := f.calls()
-	l, err = runLap(length, len(desks), audited, pace, decide)
+	l, err = f.metered(func() (lap, error) { return runLap(length, len(desks), audited, pace, decide) })
 	l.calls, l.cold = f.calls()-before, cold.rate
 	for _, s := range stores {
 		err = errors.Join(err, s.Close())
@@ -231,14 +232,36 @@ func (f *fleet) calls() (n uint64) {
 	return n
 }
 
+// metered runs a lap and says what it cost.
+func (f *fleet) metered(run func() (lap, error)) (lap, error) {
+	spent := func() (time.Duration, error) {
+		own, err := ownTime()
+		server, err2 := processorTime(f.clients[0])
+		return own + server, errors.Join(err, err2)
+	}
+	before, err := spent()
+	if err != nil {
+		return lap{}, err
+	}
+	l, err := run()
+	if err != nil {
+		return l, err
+	}
+	after, err := spent()
+	l.cost = float64((after - before).Nanoseconds()) / 1e3 / float64(max(1, l.checks))
+	return l, err
+}
+
 // peer is that lap for redis_rate.
 func (f *fleet) peer(row string, length time.Duration) (lap, error) {
 	limit := limitOf(row)
 	of := redis_rate.Limit{Rate: int(limit.Rate), Burst: int(limit.Burst), Period: time.Second}
 	ctx := context.Background()
-	return runLap(length, 64, false, 0, func(caller, n int) (bool, error) {
-		r, err := f.rates[caller%leaseNodes].Allow(ctx, f.names[f.pick(row, caller, n)], of)
-		return err == nil && r.Allowed > 0, err
+	return f.metered(func() (lap, error) {
+		return runLap(length, 64, false, 0, func(caller, n int) (bool, error) {
+			r, err := f.rates[caller%leaseNodes].Allow(ctx, f.names[f.pick(row, caller, n)], of)
+			return err == nil && r.Allowed > 0, err
+		})
 	})
 }
 
@@ -266,7 +289,7 @@ func leases(addr string, rounds int, length time.Duration) (claims []report.Clai
 		return nil, err
 	}
 	defer f.close()
-	ours, colds, peers := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
+	ours, peers := map[string][]lap{}, map[string][]lap{}
 	worst := 0.0
 	flooded := limitOf(leaseRows[2].name)
 	for range min(rounds, 3) {
@@ -279,8 +302,7 @@ func leases(addr string, rounds int, length time.Duration) (claims []report.Clai
 			if err != nil {
 				return nil, err
 			}
-			peers[row.name], ours[row.name] = append(peers[row.name], p.rate), append(ours[row.name], o.rate)
-			colds[row.name] = append(colds[row.name], o.cold)
+			peers[row.name], ours[row.name] = append(peers[row.name], p), append(ours[row.name], o)
 			if row.name == leaseRows[2].name {
 				worst = max(worst, audit(o.stamps, flooded))
 			}
@@ -291,14 +313,23 @@ func leases(addr string, rounds int, length time.Duration) (claims []report.Clai
 	if err != nil {
 		return nil, err
 	}
-	rows := [][]string{{fmt.Sprintf("leases, %d nodes, %d keys, 64 callers", leaseNodes, of), "leased/s", fmt.Sprintf("in the first %s", warmUp*length), "redis_rate/s"}}
+	rows := [][]string{{fmt.Sprintf("leases, %d nodes, %d keys, 64 callers", leaseNodes, of), "leased/s", fmt.Sprintf("in the first %s", warmUp*length), "redis_rate/s", "µs of processors", "redis_rate µs"}}
+	median := func(laps []lap, number func(lap) float64) float64 {
+		var xs []float64
+		for _, l := range laps {
+			xs = append(xs, number(l))
+		}
+		return report.Median(xs)
+	}
+	perSecond, cost := func(l lap) float64 { return l.rate }, func(l lap) float64 { return l.cost }
 	for _, row := range leaseRows {
-		a, b := report.Median(ours[row.name]), report.Median(peers[row.name])
+		mine, theirs := ours[row.name], peers[row.name]
+		a, b := median(mine, perSecond), median(theirs, perSecond)
 		cold := "–" // the flooded key is audited from the start
-		if c := report.Median(colds[row.name]); c > 0 {
+		if c := median(mine, func(l lap) float64 { return l.cold }); c > 0 {
 			cold = fmt.Sprintf("%.0f", c)
 		}
-		rows = append(rows, []string{row.name, fmt.Sprintf("%.0f", a), cold, fmt.Sprintf("%.0f", b)})
+		rows = append(rows, []string{row.name, fmt.Sprintf("%.0f", a), cold, fmt.Sprintf("%.0f", b), fmt.Sprintf("%.2f", median(mine, cost)), fmt.Sprintf("%.2f", median(theirs, cost))})
 		c := report.Claim{What: "leases, " + row.name + ": decisions/s by those of redis_rate", Got: a / b, Goal: row.goal, Fail: row.goal / 2, AtLeast: true}
 		if few {
 			c.Fail = math.Inf(-1)
