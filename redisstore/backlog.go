@@ -70,6 +70,6 @@ func (s *Store) sendLate(o *op) error {
 		o.now = s.now()
 	}
 	o.expect(s)
-	l.submit(o)
+	l.submit(w.carry(), o)
 	return s.settled(w, o)
 }

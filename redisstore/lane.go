@@ -112,12 +112,12 @@ func (f *flight) end() {
 }
 
 // submit sends ops together, and with others. Where the library keeps to time
-// limits, one that finds nobody under way makes the call itself, which spares
-// two changes of goroutine; otherwise submit returns at once.
-func (l *lane) submit(ops ...*op) {
+// limits, one that may carry them and finds nobody under way makes the call itself,
+// which spares two changes of goroutine; otherwise submit returns at once.
+func (l *lane) submit(carry bool, ops ...*op) {
 	l.mu.Lock()
 	l.enqueue(ops)
-	if l.flying > 0 || !l.store.punctual {
+	if !carry || l.flying > 0 || !l.store.punctual {
 		l.launch()
 		l.mu.Unlock()
 		return
@@ -129,14 +129,6 @@ func (l *lane) submit(ops ...*op) {
 	if l.once(b) {
 		go l.fly()
 	}
-}
-
-// hand is submit for who has more to do meanwhile: it returns at once.
-func (l *lane) hand(ops ...*op) {
-	l.mu.Lock()
-	l.enqueue(ops)
-	l.launch()
-	l.mu.Unlock()
 }
 
 // enqueue puts ops into the queue; l is locked.

@@ -12,7 +12,7 @@ var ErrClient = errors.New("unfit client")
 // ErrOption is wrapped by the error about an option that can't be.
 var ErrOption = errors.New("impossible option")
 
-// DefaultBudget is how long a call may take: 20 ms.
+// DefaultBudget is how long a Take or Settle may take: 20 ms.
 const DefaultBudget = 20 * time.Millisecond
 
 // DefaultPrefix begins every key. The number is that of the layout of keys and
@@ -41,8 +41,8 @@ type Option func(*options)
 // request is one call, at the price that one server has all the work.
 func Prefix(p string) Option { return func(o *options) { o.prefix = p } }
 
-// Budget is how long a call may take, above 0, in place of [DefaultBudget]. Nine
-// tenths of it are waited for a server; then the answer is an error that wraps
+// Budget is how long a Take or Settle may take, above 0, in place of [DefaultBudget],
+// with all its calls together. Nine tenths of it are waited for a server; then the answer is an error that wraps
 // [spillgate.ErrUnavailable], and it is there in time also where a processor is
 // busy.
 func Budget(d time.Duration) Option { return func(o *options) { o.budget = d } }

@@ -12,7 +12,8 @@ import (
 // Settle implements [spillgate.Store]. What can't be sent while the server does
 // not answer is kept, up to 1,024 corrections, and sent when it does; what finds
 // no room is counted, and an error that wraps [spillgate.ErrUnavailable]. What
-// was sent and not answered is never sent again.
+// was sent and not answered is never sent again. It ends within one [Budget], for all
+// of cs; ctx is as in [Store.Take].
 func (s *Store) Settle(ctx context.Context, at time.Time, cs []spillgate.Correction) error {
 	for i := range cs {
 		if cs[i].Space == nil || cs[i].Meter == nil {
@@ -53,12 +54,9 @@ func (s *Store) Settle(ctx context.Context, at time.Time, cs []spillgate.Correct
 		together[l] = append(together[l], o)
 		ops = append(ops, o)
 	}
+	carry := w.carry() && len(together) == 1 // several servers are asked at once
 	for l, some := range together {
-		if len(together) > 1 { // several servers are asked at once
-			l.hand(some...)
-		} else {
-			l.submit(some...)
-		}
+		l.submit(carry, some...)
 	}
 	for _, o := range ops {
 		if err := s.settled(w, o); err != nil {
@@ -129,7 +127,7 @@ func (s *Store) settled(w *wait, o *op) error {
 			o.now = s.now()
 		}
 		o.expect(s)
-		l.submit(o)
+		l.submit(w.carry(), o)
 	}
 	return fmt.Errorf("redisstore: %w: %d rounds, and each time somebody was faster", spillgate.ErrUnavailable, maxRounds)
 }

@@ -22,7 +22,7 @@ func (s *Store) takeSlots(w *wait, o *op) error {
 		for _, sub := range subs {
 			sub.dry = dry
 		}
-		errs := s.each(w.ctx, w.deadline, subs)
+		errs := s.each(w, subs, dry)
 		failed := slices.IndexFunc(errs, func(err error) bool { return err != nil })
 		passes := failed < 0
 		for i, sub := range subs {
@@ -36,7 +36,7 @@ func (s *Store) takeSlots(w *wait, o *op) error {
 			if o.given {
 				at = time.Unix(0, int64(o.now))
 			}
-			s.unmake(at, subs, errs, !dry)
+			s.unmake(w, at, subs, errs, !dry)
 		}
 		if failed >= 0 {
 			return errs[failed]
@@ -91,8 +91,8 @@ func (o *op) bySlot() []*op {
 	return subs
 }
 
-// each carries all out at once.
-func (s *Store) each(ctx context.Context, deadline time.Time, subs []*op) []error {
+// each carries all out at once, in the time that is left of w.
+func (s *Store) each(of *wait, subs []*op, first bool) []error {
 	errs := make([]error, len(subs))
 	var wg sync.WaitGroup
 	for i, sub := range subs {
@@ -102,8 +102,9 @@ func (s *Store) each(ctx context.Context, deadline time.Time, subs []*op) []erro
 			continue
 		}
 		wg.Go(func() {
-			w := s.waitUntil(ctx, deadline)
+			w := s.waitUntil(of.ctx, of.deadline)
 			defer w.stop()
+			w.whole = first
 			errs[i] = s.take(w, sub)
 		})
 	}
@@ -112,8 +113,9 @@ func (s *Store) each(ctx context.Context, deadline time.Time, subs []*op) []erro
 }
 
 // unmake makes the decisions of all those of a request that took nothing, and
-// gives back what was taken, at a time of the caller's if that gave one.
-func (s *Store) unmake(at time.Time, subs []*op, errs []error, taken bool) {
+// gives back what was taken, at a time of the caller's if that gave one. What is not
+// given back in the time that is left of w still is, while nobody waits for it.
+func (s *Store) unmake(w *wait, at time.Time, subs []*op, errs []error, taken bool) {
 	var back []spillgate.Correction
 	for i, sub := range subs {
 		if errs[i] != nil || !sub.passes {
@@ -145,7 +147,16 @@ func (s *Store) unmake(at time.Time, subs []*op, errs []error, taken bool) {
 	}
 	if len(back) > 0 {
 		s.stats.overDenied.Add(1)
-		_ = s.Settle(background, at, back) // else it is earned back in time
+		done := make(chan struct{})
+		s.background.Go(func() {
+			defer close(done)
+			_ = s.Settle(background, at, back) // else it is earned back in time
+		})
+		select {
+		case <-done:
+		case <-w.over():
+		case <-w.ctx.Done():
+		}
 	}
 }
 

@@ -188,9 +188,15 @@ func (s *Store) given(at time.Time, spaces func(yield func(*spillgate.Space) boo
 
 // Take implements [spillgate.Store]. It takes no more than
 // [spillgate.MaxCharges] charges. Where all keys are in one slot it is one
-// round trip. Errors wrap [spillgate.ErrUnavailable] if the server did not
-// answer in time, and then say whether anything was sent; they wrap
-// [spillgate.ErrCharge] or [spillgate.ErrCost] for charges that can't be.
+// round trip, and however many are needed, it ends within one [Budget]. Errors wrap
+// [spillgate.ErrUnavailable] if the server did not answer in time, and then say
+// whether anything was sent; they wrap [spillgate.ErrCharge] or [spillgate.ErrCost]
+// for charges that can't be.
+//
+// A deadline of ctx that is earlier ends the waiting then, with an error that wraps
+// that of ctx and says whether the charges may have been made; it counts as no fault,
+// and whoever is in the same call has an answer. A ctx that is cancelled ends the
+// waiting at once where somebody else makes the call, and otherwise when that is over.
 func (s *Store) Take(ctx context.Context, at time.Time, cs []spillgate.Charge, out []spillgate.Decision) error {
 	if err := spillgate.CheckCharges(cs, out); err != nil {
 		return err

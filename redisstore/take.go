@@ -116,7 +116,7 @@ func (s *Store) do(w *wait, o *op) error {
 		s.stats.shut.Add(1)
 		return errOpen
 	}
-	l.submit(o)
+	l.submit(w.carry(), o)
 	return w.for1(o)
 }
 

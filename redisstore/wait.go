@@ -19,6 +19,8 @@ type wait struct {
 	set      bool        // the timer
 	store    *Store
 	late     bool
+	whole    bool // all of the budget is left for what was submitted last
+	before   bool // something was submitted
 }
 
 func (s *Store) newWait(ctx context.Context) *wait {
@@ -30,8 +32,19 @@ func (s *Store) waitUntil(ctx context.Context, deadline time.Time) *wait {
 	if !ok {
 		w = &wait{store: s}
 	}
-	w.ctx, w.deadline, w.late = ctx, deadline, false
+	w.ctx, w.deadline, w.late, w.whole, w.before = ctx, deadline, false, true, false
 	return w
+}
+
+// carry is asked once for each time that something is submitted, and reports whether
+// whoever waits may make the call itself: not if a call may take longer than is left
+// for this one, since others may have to wait for it, and it says something about the
+// server.
+func (w *wait) carry() bool {
+	w.whole = w.whole && !w.before
+	w.before = true
+	end, ok := w.ctx.Deadline()
+	return w.whole && (!ok || !end.Before(w.deadline))
 }
 
 // over is when w ends. Whoever made the call itself needs no timer, since the answer
@@ -89,10 +102,14 @@ func (w *wait) for1(o *op) error {
 		w.store.stats.faults[TimedOut].Add(1)
 		return fmt.Errorf("redisstore: %w: %s: not sent within %s, nothing charged", spillgate.ErrUnavailable, TimedOut, w.store.options.budget)
 	}
+	if w.late && w.whole {
+		o.flight.lose()
+	} else { // the server had less than its time
+		time.AfterFunc(w.store.patience, o.flight.lose)
+	}
 	if over != nil && !w.late {
 		return fmt.Errorf("redisstore: sent, and may be charged: %w", cause)
 	}
 	w.store.stats.faults[TimedOut].Add(1)
-	o.flight.lose()
 	return fmt.Errorf("redisstore: %w: %s: no answer within %s; it may be charged", spillgate.ErrUnavailable, TimedOut, w.store.options.budget)
 }
