@@ -237,6 +237,27 @@ func TestRequestsAreHeld(t *testing.T) {
 	})
 }
 
+// A request that the backup serves ends as any other: what it held is given
+// back, and what it did not use.
+func TestBackupsAreSettled(t *testing.T) {
+	first, slots, failed, traffic := rule(t, "first", "1/h burst 1"), rule(t, "slots", "1 at once"), rule(t, "failed", "1/h burst 1"), rule(t, "traffic", "100/h burst 100")
+	first.Backup, failed.Failures = &policy.Backup{Upstream: "http://b.test"}, []string{"500"}
+	traffic.Unit, traffic.Cost = policy.Bytes, 50
+	spare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "spare") })
+	h := httplimit.Policy(engine(t, first, slots, failed, traffic), httplimit.Backup(spare), httplimit.NoVerdict())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	get(h)
+	for i := range 11 { // 5 bytes each, of 100 of which 50 must be there
+		resp := get(h)
+		body, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != 200 || string(body) != "spare" {
+			t.Fatalf("%d: %d %s", i, resp.StatusCode, body)
+		}
+	}
+	if resp := get(h); resp.StatusCode != 429 {
+		t.Errorf("status %d, beyond the bytes that answers may have", resp.StatusCode)
+	}
+}
+
 func TestBackupHandler(t *testing.T) {
 	r := rule(t, "a", "1/h burst 1")
 	r.Backup = &policy.Backup{Upstream: "http://b.test", Match: policy.Match{{Attribute: policy.Attribute{Kind: policy.User}, Values: []string{"paid"}}}}

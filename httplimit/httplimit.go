@@ -225,6 +225,9 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c := &p.costs[i]
 		x.opts = append(x.opts, policy.Cost(c.unit, c.of(r)))
 	}
+	if p.backup != nil {
+		x.opts = append(x.opts, policy.UseBackup())
+	}
 	call, r := p.meter(x, w, r)
 	if r == nil {
 		x.free()
@@ -244,17 +247,14 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.engine.Await(r.Context(), v, &x.attributes, x.opts...)
 	p.journal.Fault("store unavailable", v.Fault)
 	if !v.Allowed {
-		if p.backup == nil || v.Backup() == nil {
+		if v.Backup() == nil {
 			p.refuse(w, r, v)
 			x.free()
 			return
 		}
-		c := new(carried)
-		c.Lend(r.Context(), v)
-		if p.backup.ServeHTTP(w, c.with(r)); c.Return() {
-			x.free()
-		}
-		return
+		spare := *p
+		spare.next = p.backup
+		p = &spare
 	}
 	if d := v.Delay(); d > 0 {
 		body.start()
@@ -266,7 +266,7 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if p.bare {
+	if p.bare && v.Allowed {
 		if p.headers == Always {
 			p.tellOn(new(fields), w, r, v)
 		}
@@ -277,7 +277,7 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := new(carried)
 	c.Lend(r.Context(), v)
-	if p.headers == Always {
+	if p.headers == Always && v.Allowed {
 		p.tellOn(&c.fields, w, r, v)
 	}
 	if !p.serve(w, c.with(r), v, call) && c.Return() {

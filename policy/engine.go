@@ -200,6 +200,7 @@ type Option struct {
 	held func() // called when the request is held
 
 	tentative bool // a refusal is not the last word
+	diverts   bool // a refused request may take its backup
 }
 
 // Cost charges n units to the rules that count in unit, in place of their own
@@ -233,6 +234,7 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, attrs Attributes, opts 
 			v.at = opts[i].at
 		}
 		v.tentative = v.tentative || opts[i].tentative
+		v.diverts = v.diverts || opts[i].diverts
 	}
 	v.quiet = v.tentative || h != nil
 	s := e.scratch.Get().(*scratch)
@@ -245,6 +247,9 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, attrs Attributes, opts 
 		h.leave()
 	case len(s.charges) > 0 && asks:
 		e.take(ctx, v, s)
+		if !v.quiet {
+			e.divert(ctx, v, s)
+		}
 	}
 	if v.quiet && v.Allowed && (h == nil || h.place == nil) {
 		e.noteRefused(v, s) // by rules on trial: who passes is told nothing else
@@ -362,9 +367,6 @@ func (e *Engine) take(ctx context.Context, v *Verdict, s *scratch) {
 		v.Allowed, v.err = false, fmt.Errorf("policy: %w", err)
 	default:
 		e.takeFaulty(ctx, v, s, err)
-	}
-	if e.policy.backups && !v.Allowed {
-		e.prefer(v, s)
 	}
 }
 

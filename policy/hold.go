@@ -389,9 +389,7 @@ func (e *Engine) conclude(ctx context.Context, v *Verdict, s *scratch) {
 	if e.penalties != nil && v.Fault == nil {
 		e.penalise(ctx, v, s)
 	}
-	if e.policy.backups {
-		e.prefer(v, s)
-	}
+	e.divert(ctx, v, s)
 }
 
 // noteRefused notes the rules that refuse a request, or would, of a verdict

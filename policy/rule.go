@@ -149,7 +149,6 @@ type Policy struct {
 
 	exemptions []exemption
 	off        bool // nobody is refused
-	backups    bool // a rule has a Backup
 	paths      Paths
 
 	usage   []Usage
@@ -224,7 +223,6 @@ func Compile(rules []Rule, opts ...CompileOption) (*Policy, error) {
 			c.lanes = r.compileLanes(c.meter.Limit().Cap(), entries("lanes"))
 		}
 		p.rules = append(p.rules, c)
-		p.backups = p.backups || r.Backup != nil
 	}
 	p.unusedGroups(func(i int, err error) {
 		errs = append(errs, &RuleError{Index: i, Name: p.plain[i].Name, Field: "group", Err: err})

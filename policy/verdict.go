@@ -24,15 +24,14 @@ type Outcome struct {
 	Trial bool
 
 	// In an order that leaves no gaps: a verdict is copied for each request.
-	from      origin
-	preferred bool             // by a Backup; known where the rule refuses
-	own       bool             // the program settled it by itself
-	line      int32            // of the list that names the caller
-	index     int32            // of the rule
-	meter     *spillgate.Meter // of the override's limit
-	charged   int64            // units that stand charged now
-	keep      int64            // units that stay for better lanes
-	key       spillgate.Key
+	from    origin
+	own     bool             // the program settled it by itself
+	line    int32            // of the list that names the caller
+	index   int32            // of the rule
+	meter   *spillgate.Meter // of the override's limit
+	charged int64            // units that stand charged now
+	keep    int64            // units that stay for better lanes
+	key     spillgate.Key
 }
 
 // origin says where a charge was taken, and so where it is settled.
@@ -63,6 +62,7 @@ type Verdict struct {
 
 	tentative bool // a refusal is not the last word
 	quiet     bool // it may be said again, so who is refused is noted later
+	diverts   bool // a refused request may take its backup
 	n         int32
 
 	// Fault is not nil if the store could not answer and the rules' own word
@@ -76,6 +76,7 @@ type Verdict struct {
 	at     time.Time
 	err    error // why nothing was decided
 	exempt *Rule
+	backup *Backup // where the request goes that the rules refuse
 
 	exemption *Override
 	first     [inline]Outcome
@@ -87,7 +88,7 @@ func (v *Verdict) begin(e *Engine) {
 	clear(v.first[:min(v.Len(), inline)])
 	clear(v.more)
 	v.Allowed, v.Fault, v.Held, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, 0, e, time.Time{}, nil, nil, 0, v.more[:0]
-	v.exemption, v.tentative, v.quiet = nil, false, false
+	v.exemption, v.backup, v.tentative, v.quiet, v.diverts = nil, nil, false, false, false
 }
 
 // alone makes v a refusal by what is said next and by nothing else.
@@ -308,13 +309,17 @@ func (e *Engine) until(o *Outcome) spillgate.Instant {
 	return math.MaxInt64
 }
 
+// passes reports whether the request goes on, be it to a backup, and so was
+// charged.
+func (v *Verdict) passes() bool { return v.Allowed || v.backup != nil }
+
 // settle corrects the charges of the chosen rules to actual units.
 // Slots are held until the work is over, so only [Verdict.Done] settles them.
 func (v *Verdict) settle(which func(*Outcome) bool, actual int64, slots bool) error {
 	var err error
 	for i := range v.Len() {
 		o := v.Outcome(i)
-		if o.from == fromNowhere || o.Peeked || !o.Decision.Allowed || !v.Allowed || actual == o.charged || slots != v.engine.holds(o) || !which(o) {
+		if o.from == fromNowhere || o.Peeked || !o.Decision.Allowed || !v.passes() || actual == o.charged || slots != v.engine.holds(o) || !which(o) {
 			continue
 		}
 		cs := [1]spillgate.Correction{{

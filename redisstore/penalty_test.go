@@ -13,8 +13,8 @@ import (
 	"github.com/spillgate/spillgate/redisstore/redistest"
 )
 
-// strict is a policy with a penalty that grows, and with overrides of all three
-// kinds.
+// strict is a policy with a penalty that grows, a backup, and overrides of all
+// three kinds.
 func strict(t *testing.T) *policy.Policy {
 	t.Helper()
 	limit := func(text string) spillgate.Limit {
@@ -28,8 +28,9 @@ func strict(t *testing.T) *policy.Policy {
 	by := func(v string) policy.Match { return policy.Match{{Attribute: user, Values: []string{v}}} }
 	p, err := policy.Compile([]policy.Rule{
 		{Name: "login", Key: []policy.Part{{Attributes: []policy.Attribute{user}}}, Limit: limit("1/10s burst 2"),
-			Penalty: policy.Penalty{After: 3, Within: time.Minute, Block: time.Hour, Grow: 2, Most: 3 * time.Hour}},
-		{Name: "all", Limit: limit("100/min burst 50")},
+			Penalty: policy.Penalty{After: 3, Within: time.Minute, Block: time.Hour, Grow: 2, Most: 3 * time.Hour},
+			Backup: &policy.Backup{Upstream: "http://b.test", Match: by("bob")}},
+		{Name: "all", Limit: limit("20/min burst 10")},
 	})
 	if err == nil {
 		p, err = p.WithOverrides([]policy.Override{
@@ -91,7 +92,10 @@ func replayed(t *testing.T, seed uint64, there, here *policy.Engine) (blocks int
 			at = at.Add(time.Duration(rng.Int64N(int64(2 * time.Hour))))
 		}
 		who := policy.Attrs{"user": users[rng.IntN(len(users))]}
-		got, want := there.Decide(context.Background(), who, policy.At(at)), here.Decide(context.Background(), who, policy.At(at))
+		decide := func(e *policy.Engine) policy.Verdict {
+			return e.Decide(context.Background(), who, policy.At(at), policy.UseBackup())
+		}
+		got, want := decide(there), decide(here)
 		if got.Fault != nil {
 			t.Fatal(got.Fault)
 		}
@@ -107,10 +111,10 @@ func replayed(t *testing.T, seed uint64, there, here *policy.Engine) (blocks int
 
 // told is what a verdict says.
 func told(v *policy.Verdict) string {
-	s := fmt.Sprint(v.Allowed, " ", v.Exemption() != nil)
+	s := fmt.Sprint(v.Allowed, " ", v.Exemption() != nil, " ", v.Backup() != nil)
 	for i := range v.Len() {
 		o := v.Outcome(i)
-		s += fmt.Sprintf("; %s %s retry %s, %v", o.Rule.Name, o.Decision.Reason, o.Decision.RetryAfter, o.Override != nil)
+		s += fmt.Sprintf("; %s %s took %d, %d left, retry %s, %v", o.Rule.Name, o.Decision.Reason, o.Decision.Taken, o.Decision.Remaining, o.Decision.RetryAfter, o.Override != nil)
 	}
 	return s
 }

@@ -105,7 +105,7 @@ func explain(path string, f explainFlags, stdout, stderr io.Writer) error {
 		return &exitError{exitUsage, err}
 	}
 	attrs := httplimit.Attributes(file.Policy, request, programs...)
-	x := explained{request: request, raw: raw, attrs: attrs, file: file, Explanation: file.Policy.Explain(attrs, opts...)}
+	x := explained{request: request, raw: raw, attrs: attrs, file: file, Explanation: file.Policy.Explain(attrs, append(opts, policy.UseBackup())...)}
 	if f.asJSON {
 		err = printJSON(stdout, x.asJSON())
 	} else {

@@ -121,6 +121,7 @@ func TestBackupUpstreams(t *testing.T) {
 		{"127.0.0.7", "200 spare " + f.addr + " /base/a?b=1 hello 127.0.0.7"},
 		{"127.0.0.7", "200 spare " + f.addr + " /base/a?b=1 hello 127.0.0.7"},
 		{"127.0.0.1", "503 busy"},
+		{"127.0.0.7", "503 busy"}, // since address has counted those that the backup served
 	} {
 		status, body := post(c.from)
 		if got := fmt.Sprint(status, " ", body); got != c.want {
