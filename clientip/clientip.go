@@ -117,20 +117,37 @@ func New(o Options) (*Resolver, error) {
 	return r, nil
 }
 
-// checkHeader refuses what is no header name, and what is nearly, but not
-// quite, one of the two list headers: such a name would be absent from all
-// requests and make every client the proxy.
+// others are fields that say something else of a request, by their names or how
+// these begin. No proxy puts an address there, so every client would be the
+// proxy, or, where a part of the value looks like one, whoever it says.
+var (
+	others = []string{
+		"authorization", "cache-control", "connection", "cookie", "cookie2", "date", "dnt", "early-data", "expect", "from", "host", "http2-settings",
+		"keep-alive", "max-forwards", "origin", "pragma", "priority", "proxy-authorization", "proxy-connection", "range", "referer", "set-cookie",
+		"te", "traceparent", "tracestate", "trailer", "transfer-encoding", "upgrade", "upgrade-insecure-requests", "user-agent", "via", "want-digest",
+		"warning", "x-csrf-token", "x-http-method", "x-http-method-override", "x-method-override", "x-request-id", "x-requested-with",
+	}
+	otherFamilies = []string{"accept", "access-control-", "content-", "if-", "sec-"}
+)
+
+// checkHeader refuses what is no header name, what holds something else, and
+// what is nearly, but not quite, one of the two list headers: such a name would
+// be absent from all requests and make every client the proxy.
 func checkHeader(name string) error {
 	for i := range len(name) {
 		if !tokenByte(name[i]) {
 			return fmt.Errorf("clientip: header %.60q: %w: byte %#x can't be in a header name", name, ErrHeaderName, name[i])
 		}
 	}
+	lower := strings.ToLower(name)
+	if slices.Contains(others, lower) || slices.ContainsFunc(otherFamilies, func(f string) bool { return strings.HasPrefix(lower, f) }) {
+		return fmt.Errorf("clientip: header %.60q: %w: it says something else; name the one in which your proxy puts the address, such as %q or %q", name, ErrHeaderName, XForwardedFor, "X-Real-IP")
+	}
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	if canonical == Forwarded || canonical == XForwardedFor {
 		return nil
 	}
-	letters := strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
+	letters := strings.NewReplacer("-", "", "_", "").Replace(lower)
 	if strings.HasPrefix(letters, "forw") || strings.HasPrefix(letters, "xforw") {
 		return fmt.Errorf("clientip: header %.60q: %w: write %q or %q", name, ErrHeaderName, XForwardedFor, Forwarded)
 	}

@@ -320,6 +320,19 @@ func TestTrusts(t *testing.T) {
 	}
 }
 
+// No name that a proxy or a network of others really uses is taken for another.
+func TestHeadersOfProxiesAreTaken(t *testing.T) {
+	for _, name := range []string{
+		"X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP", "CF-Connecting-IPv6", "Fastly-Client-IP",
+		"X-Cluster-Client-IP", "X-Azure-ClientIP", "X-Envoy-External-Address", "X-Appengine-User-IP", "Proxy-Client-IP", "WL-Proxy-Client-IP", "Fly-Client-IP",
+		"X-Original-Forwarded-For", "X-Nf-Client-Connection-Ip", "DO-Connecting-IP", "X-ProxyUser-Ip", "Remote-Addr", "CloudFront-Viewer-Address",
+	} {
+		if _, err := New(Options{Header: name, Trusted: []string{Private}}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	tests := []struct {
 		name string
@@ -340,6 +353,11 @@ func TestNewRefuses(t *testing.T) {
 		{"the header of the host", Options{Header: "X-Forwarded-Host", Trusted: []string{Private}}, ErrHeaderName, `"X-Forwarded-For"`},
 		{"half a name", Options{Header: "Forwarded-For", Trusted: []string{Private}}, ErrHeaderName, `"Forwarded"`},
 		{"a colon", Options{Header: "X-Real-IP:", Trusted: []string{Private}}, ErrHeaderName, "0x3a"},
+		{"the host", Options{Header: "Host", Trusted: []string{Private}}, ErrHeaderName, `"X-Real-IP"`},
+		{"a token", Options{Header: "authorization", Trusted: []string{Private}}, ErrHeaderName, `"authorization"`},
+		{"a length", Options{Header: "Content-Length", Trusted: []string{Private}}, ErrHeaderName, `"X-Forwarded-For"`},
+		{"the proxies' names", Options{Header: "via", Trusted: []string{Private}}, ErrHeaderName, "something else"},
+		{"the browser", Options{Header: "USER-AGENT", Trusted: []string{Any}}, ErrHeaderName, "something else"},
 		{"a blank", Options{Header: " X-Real-IP", Trusted: []string{Private}}, ErrHeaderName, "0x20"},
 	}
 	for _, tt := range tests {
