@@ -62,8 +62,9 @@ func (k Kind) read() bool { return k == Path || k == Method }
 
 // Claimed reports whether the value is whatever the client says it is. A rule
 // with such a part in its key is walked around with a new value each time.
-// (Method, path and host are the client's choice too, but they are what it
-// asks for: with another value it gets something else.)
+// (Path, host, method and length are the client's choice too, but they are what it
+// asks for: with another path it gets something else. With another host, method or
+// length it may get the same, so [Policy.Warnings] has a word for such keys.)
 func (k Kind) Claimed() bool { return k == Header || k == Cookie || k == Query }
 
 // An Attribute names one thing that is known of a request: "client.ip",

@@ -495,14 +495,25 @@ func TestCompileNamesWhatIsWrong(t *testing.T) {
 		"failures only": func(r *Rule) { r.Failures = []string{"401"} },
 		"peeked":        func(r *Rule) { r.Peek = Match{{Attribute{Kind: Method}, []string{"*"}}} },
 		"shadow":        func(r *Rule) { r.Spare = 1 },
-		"by host too":   func(r *Rule) { r.Key = append(r.Key, Part{Attributes: []Attribute{{Kind: Host}}}) },
+		"of bytes":      func(r *Rule) { r.Unit = Bytes },
+		"of tokens":     func(r *Rule) { r.Unit = Tokens },
+		"with a way out": func(r *Rule) {
+			r.Backup = &Backup{Upstream: "http://b.test", Match: Match{{Attribute{Kind: ClientIP}, []string{"10.0.0.0/8"}}}}
+		},
+		"that skips":   func(r *Rule) { r.Missing = Skip },
+		"switched off": func(r *Rule) { r.Disabled = true },
 	} {
 		weak := ip
 		weak.Key = slices.Clone(ip.Key)
 		change(&weak)
-		if _, err := Compile([]Rule{claimed("r"), weak}); err == nil {
-			t.Errorf("claimed with a companion that is %s: no error", name)
+		if _, err := Compile([]Rule{claimed("r"), weak}); err == nil || !strings.Contains(err.Error(), "; ip is none, since ") {
+			t.Errorf("claimed with a companion that is %s: %v", name, err)
 		}
+	}
+	weak := ip
+	weak.Key = append(slices.Clone(ip.Key), Part{Attributes: []Attribute{{Kind: Host}}})
+	if _, err := Compile([]Rule{claimed("r"), weak}); err == nil {
+		t.Error("claimed with a companion by host too: no error")
 	}
 	if _, err := Compile([]Rule{testRule(t, "r", "1/s burst 1", "host")}); err != nil {
 		t.Errorf("keyed by the host: %v", err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spillgate/spillgate"
 )
@@ -45,47 +44,9 @@ func (r *Rule) checkExempt(bad func(field string, err error)) {
 		bad("match", errors.New(`missing: every request would be exempt; say which are, or switch off the rules (enabled: false) or all refusals ("enforce: off" at the top of the file)`))
 		return
 	}
-	if claimed, ok := r.Match.onWord(); ok {
+	if claimed, ok := r.Match.onWord(); ok && claimed.Kind.Claimed() {
 		bad("match", fmt.Errorf("whoever says the right %s would be exempt, and the client chooses what it says: add a condition that it can't choose, such as client.ip", claimed))
 	}
-}
-
-// onWord returns a condition's attribute that the client claims, where m has
-// such a condition and none that names who the client is: then who meets m is
-// whoever wants to.
-func (m Match) onWord() (claimed Attribute, ok bool) {
-	for _, c := range m {
-		switch {
-		case c.Attribute.Kind.Claimed():
-			claimed, ok = c.Attribute, true
-		case c.Attribute.Kind.proven() && slices.ContainsFunc(c.Values, func(v string) bool { return !strings.HasPrefix(v, "!") }):
-			return Attribute{}, false
-		}
-	}
-	return claimed, ok
-}
-
-// OnWord returns an attribute that the client claims, where o is for whoever
-// claims the right one: nothing else says who that is.
-func (o *Override) OnWord() (claimed Attribute, ok bool) {
-	m := o.Match
-	if o.List != "" {
-		key := Attribute{Kind: ClientIP}
-		if len(o.Key.Attributes) > 0 {
-			key = o.Key.Attributes[0]
-		}
-		m = append(Match{{key, []string{"*"}}}, m...) // some entry
-	}
-	return m.onWord()
-}
-
-// proven reports whether a client can't choose the value.
-func (k Kind) proven() bool {
-	switch k {
-	case ClientIP, TLSClient, User, Tenant, Device, Claim, Own:
-		return true
-	}
-	return false
 }
 
 // unusedGroups refuses exemptions from groups that no rule is of.

@@ -240,6 +240,7 @@ func randomRules(t testing.TB, r *rand.Rand) (rules []Rule, overrides []Override
 	rules[0].Group = "g"
 	rules = append(rules, testRule(t, "also", "1000000000/h burst 1000000000", "client.ip"))
 	rules[1].Group = "h"
+	rules = append(rules, testRule(t, "always", "1000000000/h burst 1000000000", "client.ip")) // whatever is exempt from groups
 	for i := range 1 + r.IntN(40) {
 		if m := randomMatch(r); r.IntN(8) == 0 && len(m) > 0 {
 			if _, onWord := m.onWord(); !onWord {

@@ -185,6 +185,7 @@ func (p *Policy) WithOverrides(list []Override) (*Policy, error) {
 	for i := range list {
 		c.add(i, list[i])
 	}
+	c.checkExposed()
 	if n := len(c.v4) + len(c.v6) + len(c.o.nodes); n > MaxEntries {
 		c.bad(len(list)-1, "list", 0, fmt.Errorf("%d addresses, networks and values in all overrides together; at most %d", n, MaxEntries))
 	}

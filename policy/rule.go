@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -147,6 +146,7 @@ type Policy struct {
 
 	sameKeys int // that several rules have
 
+	guards     []accompanied
 	exemptions []exemption
 	off        bool // nobody is refused
 	paths      Paths
@@ -227,16 +227,16 @@ func Compile(rules []Rule, opts ...CompileOption) (*Policy, error) {
 	p.unusedGroups(func(i int, err error) {
 		errs = append(errs, &RuleError{Index: i, Name: p.plain[i].Name, Field: "group", Err: err})
 	})
+	p.groups()
+	p.slots = newSlots(p.rules)
+	p.index = newIndex(p.rules)
 	p.companions(func(i int, err error) {
 		errs = append(errs, &RuleError{Index: i, Name: p.plain[i].Name, Field: "key", Err: err})
 	})
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	p.groups()
-	p.slots = newSlots(p.rules)
 	p.sameKeys = numberKeys(p.rules)
-	p.index = newIndex(p.rules)
 	p.addEveryRule()
 	p.base = p
 	return p, nil
@@ -404,111 +404,6 @@ func (r *Rule) failed(outcome string) bool {
 		}
 	}
 	return false
-}
-
-// maxComparisons bounds the work of [Policy.companions]: seconds would let a
-// large file stall a reload.
-const maxComparisons = 10_000_000
-
-// companions refuses rules whose keys have claimed parts and that have no
-// companion: a rule keyed by the client's address that charges at least the
-// same requests.
-func (p *Policy) companions(bad func(i int, err error)) {
-	var companions []Match
-	for i := range p.plain {
-		if r := &p.plain[i]; r.companion() {
-			companions = append(companions, r.Match)
-		}
-	}
-	budget := maxComparisons
-	for i := range p.plain {
-		r := &p.plain[i]
-		claimed, ok := r.claimed()
-		if !ok || r.Disabled || r.Spare == 100 || r.Deny || r.Limit.Algorithm == spillgate.Unlimited {
-			continue
-		}
-		found := false
-		for j := 0; j < len(companions) && !found; j++ {
-			found = companions[j].covers(r.Match, &budget)
-		}
-		switch {
-		case found:
-		case budget < 0:
-			bad(i, fmt.Errorf("the client chooses its %s, and there are too many rules to find this one's companion among: add one rule keyed by client.ip without a match", claimed))
-			return
-		default:
-			bad(i, fmt.Errorf("the client chooses its %s, so a new value each time walks around this rule: add a rule keyed by client.ip alone that limits the same requests (without peek and failures)", claimed))
-		}
-	}
-}
-
-// claimed returns an attribute of r's key whose value the client claims. A
-// part that falls back from a claimed value to a proven one is claimed: the
-// client chooses. A proven part beside it does not help: a new claim is a new
-// key all the same.
-func (r *Rule) claimed() (Attribute, bool) {
-	for _, part := range r.Key {
-		for _, a := range part.Attributes {
-			if a.Kind.Claimed() {
-				return a, true
-			}
-		}
-	}
-	return Attribute{}, false
-}
-
-// companion reports whether r limits each address by itself, whatever the
-// client claims and however its requests end.
-func (r *Rule) companion() bool {
-	return !r.Disabled && r.Spare == 0 && !r.Deny && !r.Exempt && len(r.Failures) == 0 && len(r.Peek) == 0 && r.Backup == nil &&
-		r.Limit.Algorithm != spillgate.Unlimited &&
-		len(r.Key) == 1 && len(r.Key[0].Attributes) == 1 && r.Key[0].Attributes[0].Kind == ClientIP
-}
-
-// covers reports whether every request that meets o surely meets m: each
-// condition of m stands in o too. It is false once the budget is used up.
-func (m Match) covers(o Match, budget *int) bool {
-	*budget--
-	for _, c := range m {
-		same := false
-		for _, d := range o {
-			if same = d.Attribute == c.Attribute && subset(d.Values, c.Values, budget); same {
-				break
-			}
-		}
-		if !same {
-			return false
-		}
-	}
-	return *budget >= 0
-}
-
-// subset reports whether whoever has one of the values of, and none that
-// begins with "!", surely meets the values in.
-func subset(of, in []string, budget *int) bool {
-	unwanted := func(v string) bool { return strings.HasPrefix(v, "!") }
-	has := func(all []string, v string) bool {
-		*budget -= len(all)
-		return *budget >= 0 && slices.Contains(all, v)
-	}
-	wants := false
-	for _, v := range in {
-		if !unwanted(v) {
-			wants = true
-		} else if !has(of, v) {
-			return false
-		}
-	}
-	some := false
-	for _, v := range of {
-		if unwanted(v) {
-			continue
-		}
-		if some = true; wants && !has(in, v) {
-			return false
-		}
-	}
-	return some || !wants
 }
 
 // Table returns the options of the rule's space, defaults filled in.

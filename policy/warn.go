@@ -3,7 +3,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -19,8 +18,9 @@ type Warning struct {
 	Name  string // of the rule
 	Field string // as written in a policy file: "match", "key", ...
 	// Code names the kind of warning, for programs: "unreachable", "burst",
-	// "user-agent", "path-key", "penalty-key", "open-backup",
-	// "claimed-lane", "repeated".
+	// "user-agent", "path-key", "asked-key", "penalty-key", "open-backup",
+	// "claimed-exempt", "claimed-match", "claimed-peek", "claimed-cost",
+	// "claimed-lane", "repeated", "unlooked".
 	Code string
 	Text string // what is odd, and why
 	Fix  string // what to write instead
@@ -29,12 +29,7 @@ type Warning struct {
 // Warnings returns what is odd about p, in the order of the rules. Rules that
 // are switched off are passed over.
 func (p *Policy) Warnings() []Warning {
-	w := &warner{p: p, budget: maxComparisons}
-	for i := range p.plain {
-		if r := &p.rules[i]; !r.Disabled && (r.Exempt || r.deniesAll()) {
-			w.first = append(w.first, i)
-		}
-	}
+	w := &warner{p: p, near: newVicinity(p), budget: maxComparisons, said: make(map[string]int)}
 	for i := range p.plain {
 		if r := &p.rules[i]; !r.Disabled {
 			w.at, w.r = i, r
@@ -42,9 +37,14 @@ func (p *Policy) Warnings() []Warning {
 			w.burst()
 			w.key()
 			w.backup()
-			w.lanes()
+			w.onWord()
 			w.entries()
 			w.repeated()
+		}
+		if w.budget < 0 && !w.spent {
+			w.spent = true
+			w.warn("unlooked", "name", "write fewer rules and values, or lists of overrides in place of long matches",
+				"there is too much to compare: from this rule on, rules were not looked at for what others leave them, and some may be called unlimited that are not")
 		}
 	}
 	return w.out
@@ -55,8 +55,10 @@ type warner struct {
 	p      *Policy
 	at     int
 	r      *rule
-	first  []int // rules that exempt or deny, whatever others say
-	budget int   // of comparisons of rules
+	near   vicinity
+	budget int            // of comparisons of rules
+	spent  bool           // it is, and that was told
+	said   map[string]int // the rule that was the first to say so
 	out    []Warning
 }
 
@@ -68,7 +70,7 @@ func (w *warner) warn(code, field, fix, format string, args ...any) {
 func (w *warner) unreachable() {
 	const code = "unreachable"
 	for i := range w.r.match {
-		if c := &w.r.match[i]; c.impossible() {
+		if c := &w.r.match[i]; c.impossible(&w.budget) {
 			w.warn(code, "match", "remove the value with ! or the one that it excludes", "no request fits: each %s that is wanted is also excluded", c.attr)
 			return
 		}
@@ -77,19 +79,19 @@ func (w *warner) unreachable() {
 		w.warn(code, "peek", "make peek narrower than match, or remove it", "every request that fits match fits peek too, so the rule charges nobody")
 		return
 	}
-	for _, i := range w.first {
+	w.near.each(w.at, func(i int) (found bool) {
 		o := &w.p.rules[i]
 		switch {
-		case i == w.at:
 		case o.Exempt && (o.Group == "" && !w.r.Deny || o.Group != "" && o.Group == w.r.Group) && !w.r.Exempt &&
 			!o.Match.odd() && covers(o.match, w.r.match, &w.budget):
 			w.warn(code, "match", "narrow the match of "+o.Name+", or remove this rule", "every request that fits is exempt, by %s, so the rule charges nobody", o.Name)
-			return
+			return true
 		case o.deniesAll() && len(w.r.Peek) == 0 && !w.r.Exempt && (!w.r.Deny || i < w.at) && covers(o.match, w.r.match, &w.budget):
 			w.warn(code, "match", "narrow the match of "+o.Name+", or remove this rule", "%s denies every request that fits, so this rule is never asked", o.Name)
-			return
+			return true
 		}
-	}
+		return w.budget < 0
+	})
 }
 
 // covers reports whether what meets all of the conditions o surely meets all of m:
@@ -136,8 +138,11 @@ func (m Match) odd() bool {
 }
 
 // impossible reports whether c can't hold.
-func (c *condition) impossible() bool {
-	if len(c.want) == 0 {
+func (c *condition) impossible(budget *int) bool {
+	if *budget -= len(c.unwanted); len(c.want) == 0 || len(c.unwanted) == 0 || *budget < 0 {
+		return false
+	}
+	if *budget -= len(c.want) * len(c.unwanted) / 100; *budget < 0 { // mostly the first ends it
 		return false
 	}
 	for i := range c.want {
@@ -184,43 +189,23 @@ func (w *warner) key() {
 		return
 	}
 	agent := func(a Attribute) bool { return a == Attribute{Kind: Header, Name: "user-agent"} }
-	path := func(a Attribute) bool { return a.Kind == Path }
 	if len(r.Key) > 0 && !slices.ContainsFunc(r.Key, func(p Part) bool { return !only(p, agent) }) {
 		w.warn("user-agent", "key", "write client.ip",
 			"everybody with the same browser shares one limit, and whoever sends another text as User-Agent has a new one")
 	}
-	if i := slices.IndexFunc(r.Key, func(p Part) bool { return slices.ContainsFunc(p.Attributes, path) }); i >= 0 && !r.Match.fixes(Path) && !w.bounded() {
+	if _, ok := r.keyed(func(a Attribute) bool { return a.Kind == Path }); ok && !r.Match.fixes(Path) && !w.bounded(r.Match, Kind.loose) {
 		w.warn("path-key", "key", "remove path and name the paths under match, use route, or add a rule without path in its key",
 			"each path is a limit of its own, so whoever asks for another path has a new one, and paths that nobody serves fill the table")
+	}
+	if a, ok := r.asked(); ok && !w.bounded(r.Match, Kind.loose) {
+		w.warn("asked-key", "key", fmt.Sprintf("name the values under match, remove %s, or add a rule keyed by client.ip that limits the same requests", a),
+			"each %s is a limit of its own, and the client chooses it: whoever makes up another one has a new limit, if the server behind takes it", a)
 	}
 	if r.Penalty != (Penalty{}) {
 		if claimed, ok := r.claimed(); ok {
 			w.warn("penalty-key", "penalty", "key the rule by client.ip, or by what a program says",
 				"the rule has a penalty and is keyed by %s, which the client chooses: whoever sends another's value has the other blocked", claimed)
 		}
-	}
-}
-
-// backup warns of backups that anybody reaches, at any rate.
-func (w *warner) backup() {
-	b := w.r.Backup
-	if b == nil || slices.ContainsFunc(b.Match, func(c Condition) bool { return !c.Attribute.Kind.Claimed() }) {
-		return
-	}
-	who := "everybody"
-	if len(b.Match) > 0 {
-		who = fmt.Sprintf("whoever claims the right %s", b.Match[0].Attribute)
-	}
-	w.warn("open-backup", "backup", "add a rule keyed by client.ip, without a backup, that is wide enough for both",
-		"the rule sends %s to its backup without a limit", who)
-}
-
-// lanes warns of lanes that are open to whoever claims the right thing.
-func (w *warner) lanes() {
-	if lane, claimed, ok := w.r.LaneOnWord(); ok {
-		w.warn("claimed-lane", "lanes", "ask for what is proven (client.ip, or what a program says), or for what a proxy of yours sets",
-			"the client chooses its %s, so whoever wants to takes what is kept for others", claimed)
-		w.out[len(w.out)-1].Entry = lane
 	}
 }
 
@@ -257,29 +242,35 @@ func only(p Part, such func(Attribute) bool) bool {
 
 // fixes reports whether m leaves a few values of an attribute only.
 func (m Match) fixes(k Kind) bool {
-	return slices.ContainsFunc(m, func(c Condition) bool {
-		return c.Attribute.Kind == k && !slices.ContainsFunc(c.Values, func(v string) bool { return strings.ContainsAny(v, "*!") })
-	})
+	return slices.ContainsFunc(m, func(c Condition) bool { return c.Attribute.Kind == k && c.literal() })
 }
 
-// bounded reports whether another rule limits the same requests by what is in
-// the key besides the path, or less.
-func (w *warner) bounded() bool {
-	for i := range w.p.plain {
+// literal reports whether c names its values one by one.
+func (c *Condition) literal() bool {
+	return !slices.ContainsFunc(c.Values, func(v string) bool { return strings.ContainsAny(v, "*!") })
+}
+
+// bounded reports whether another rule limits whatever meets m: each address, or
+// by what is in the key besides attributes of loose kinds, or less.
+func (w *warner) bounded(m Match, loose func(Kind) bool) (found bool) {
+	kept := func(p Part) bool { return only(p, func(a Attribute) bool { return !loose(a.Kind) }) }
+	w.near.each(w.at, func(i int) bool {
 		o := &w.p.rules[i]
-		w.budget--
-		if i == w.at || w.budget < 0 || o.Disabled || o.Deny || o.Exempt || o.Spare != 0 || len(o.Failures) > 0 || len(o.Peek) > 0 || o.Limit.Algorithm == spillgate.Unlimited {
-			continue
+		if o.Exempt || !o.refuses() {
+			return false
 		}
 		beside := !slices.ContainsFunc(o.Key, func(p Part) bool {
-			return slices.ContainsFunc(p.Attributes, func(a Attribute) bool { return a.Kind == Path }) ||
-				!slices.ContainsFunc(w.r.Key, func(q Part) bool { return slices.Equal(p.Attributes, q.Attributes) })
-		})
-		if (beside || o.companion()) && o.Match.covers(w.r.Match, &w.budget) {
-			return true
-		}
-	}
-	return false
+			return !kept(p) || !slices.ContainsFunc(w.r.Key, func(q Part) bool { return slices.Equal(p.Attributes, q.Attributes) })
+		}) && (len(o.Key) > 0 || !slices.ContainsFunc(w.r.Key, kept))
+		found = (beside || o.byAddress()) && o.Match.covers(m, &w.budget) && w.p.lacks(i, w.at, &w.budget) == ""
+		return found || w.budget < 0
+	})
+	return found || w.budget < 0
+}
+
+// loose reports whether a client has the values of k to choose from, as it likes.
+func (k Kind) loose() bool {
+	return k.Claimed() || k == Path || k == Host || k == Method || k == ContentLength
 }
 
 // repeated warns of a rule that says what another says.
@@ -287,19 +278,17 @@ func (w *warner) repeated() {
 	if w.r.Exempt {
 		return
 	}
-	for i := range w.p.rules[:w.at] {
-		o := &w.p.rules[i]
-		w.budget--
-		if w.budget < 0 {
-			return
-		}
-		if o.Disabled || o.Limit != w.r.Limit || len(o.Key) != len(w.r.Key) || len(o.Match) != len(w.r.Match) ||
-			!reflect.DeepEqual(o.essence(), w.r.essence()) {
-			continue
-		}
-		w.warn("repeated", "name", "remove one of them", "says what %s says", o.Name)
+	e := w.r.essence()
+	backup := Backup{}
+	if e.Backup != nil {
+		backup, e.Backup = *e.Backup, nil // in the text a pointer would be that alone
+	}
+	text := fmt.Sprintf("%#v %#v", e, backup)
+	if first, ok := w.said[text]; ok {
+		w.warn("repeated", "name", "remove one of them", "says what %s says", w.p.rules[first].Name)
 		return
 	}
+	w.said[text] = w.at
 }
 
 // essence is what a rule does, whatever it is called and however it says so.

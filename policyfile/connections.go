@@ -3,6 +3,7 @@ package policyfile
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spillgate/spillgate"
@@ -56,7 +57,7 @@ var connectionsForm = form[Connections]{
 			func(c *Connections, v int64) { c.Open = int(v) }),
 		in("key", "What makes one peer: client.ip, with the bits of an IPv6 address that count, 64 if left out. The address is the peer's own, whatever client_ip says.", peer,
 			func(c *Connections, v int) { c.Prefix = v }),
-		in("exempt", "Peers without these limits: addresses, CIDRs, or private, loopback, link-local, unix, any.", oneOrMore(wordOr("write an address, a network, or a name such as private")),
+		in("exempt", "Peers without these limits: addresses, CIDRs, or private, loopback, link-local, any.", oneOrMore(wordOr("write an address, a network, or a name such as private")),
 			func(c *Connections, v []string) { c.Exempt = v }),
 	},
 }
@@ -79,6 +80,11 @@ func readConnections(d *decoder, n *yaml.Node, into *Connections) {
 			fix = fmt.Sprintf("did you mean %q?", name)
 		}
 		d.fail(entry(m.at("exempt"), network.Index), fix, "exempt: %.60q: %s", network.Entry, network.Reason).Err = err
+		return
+	}
+	if networks.ContainsUnix() {
+		i := slices.Index(c.Exempt, clientip.Unix)
+		d.fail(entry(m.at("exempt"), i), "remove it", "exempt: the gateway listens at no unix socket, so no peer comes from one")
 		return
 	}
 	c.Networks = networks

@@ -54,6 +54,7 @@ func TestConnectionsThatCantBe(t *testing.T) {
 		`{open: 5, key: client.ip lower}`:              "only the peer's address is known",
 		`{open: 5, key: client.ip/16}`:                 "32 to 128",
 		`{open: 5, key: [client.ip, host]}`:            "key",
+		`{open: 5, exempt: [loopback, unix]}`:          "no unix socket",
 		`{key: client.ip}`:                             "nothing is limited",
 		`{open: 5, client_ip: {trusted: private}}`:     "unknown key",
 		`{open: 5, exempt: 10.1.2.3/8}`:                "10.0.0.0/8",

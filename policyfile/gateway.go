@@ -84,7 +84,7 @@ func under(n *yaml.Node, key string) *yaml.Node {
 
 // beyond says that the gateway does not know a.
 func (d *decoder) beyond(at *yaml.Node, a policy.Attribute, says string) *Error {
-	fix := "use client.ip, host, method, path, content-length, header.NAME, cookie.NAME or query.NAME; a file for a program has no server part"
+	fix := "use client.ip, host, method, path, content-length, header.NAME, cookie.NAME, query.NAME or tls.client; a file for a program has no server part"
 	if a.Kind == policy.TLSClient {
 		fix = "name those who sign the certificates of clients: server: {tls: {client_ca_file: /etc/spillgate/clients.pem}}, beside the server's own"
 	}

@@ -25,7 +25,10 @@ type Warning struct {
 
 // WarningCodes are the codes that a [Warning] may have.
 func WarningCodes() []string {
-	return []string{"any-proxy", "burst", "claimed-exempt", "claimed-lane", "expired", "failures", "open-backup", "path-key", "penalty-key", "repeated", "unreachable", "untold-tokens", "user-agent"}
+	return []string{
+		"any-proxy", "asked-key", "burst", "claimed-cost", "claimed-exempt", "claimed-lane", "claimed-match", "claimed-peek", "expired", "failures",
+		"open-backup", "path-key", "penalty-key", "repeated", "unlooked", "unreachable", "untold-tokens", "user-agent",
+	}
 }
 
 // warnings returns what is odd about a file without errors.

@@ -61,7 +61,7 @@ func connectionsText(c *policyfile.Connections) []string {
 	}
 	text := fmt.Sprintf("connections: each peer (IPv6 by /%d) %s", cmp.Or(c.Prefix, policy.DefaultPrefix), strings.Join(parts, ", "))
 	if len(c.Exempt) > 0 {
-		text += "; not " + strings.Join(c.Exempt, ", ")
+		text += "; not " + few(c.Exempt, ", ")
 	}
 	return []string{text}
 }

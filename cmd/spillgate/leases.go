@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/policyfile"
@@ -53,7 +52,7 @@ func leasesText(f *policyfile.File) (lines []string) {
 		lines = append(lines, fmt.Sprintf("leased: %s in blocks of up to %d; at most %d beyond its limit, and at most %d unspent while somebody is refused", l.Rule, l.Block, l.Extra, l.Stranded))
 	}
 	if len(exact) > 0 && f.Server.Store.Leased {
-		lines = append(lines, "asked exactly: "+strings.Join(exact, ", "))
+		lines = append(lines, "asked exactly: "+few(exact, ", "))
 	}
 	return lines
 }

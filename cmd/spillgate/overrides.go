@@ -34,7 +34,7 @@ func overridesText(p *policy.Policy) (lines []string) {
 		line := fmt.Sprintf("override: %s %s", does, strings.Join(who, ", of "))
 		switch rules := append(append([]string{}, o.Rules...), o.Groups...); {
 		case len(rules) > 0:
-			line += ", of " + strings.Join(rules, ", ")
+			line += ", of " + few(rules, ", ")
 		case o.Deny:
 			line += ", of everything"
 		default:

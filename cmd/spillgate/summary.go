@@ -35,7 +35,7 @@ func summarise(w io.Writer, path string, f *policyfile.File) error {
 	width := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(cell)+2)
+			width[i] = max(width[i], min(utf8.RuneCountInString(cell), widest)+2)
 		}
 	}
 	var b bytes.Buffer
@@ -50,7 +50,8 @@ func summarise(w io.Writer, path string, f *policyfile.File) error {
 	for i, row := range rows {
 		var line strings.Builder
 		for j, cell := range row {
-			fmt.Fprintf(&line, "%-*s", width[j], cell)
+			line.WriteString(cell)
+			line.WriteString(strings.Repeat(" ", max(2, width[j]-utf8.RuneCountInString(cell))))
 		}
 		fmt.Fprintf(&b, "  %s\n", strings.TrimRight(line.String(), " "))
 		if i > 0 {
@@ -92,9 +93,21 @@ func requests(m policy.Match) string {
 	}
 	var parts []string
 	for _, c := range m {
-		parts = append(parts, c.Attribute.String()+" "+strings.Join(c.Values, "|"))
+		parts = append(parts, c.Attribute.String()+" "+few(c.Values, "|"))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// widest is how many columns a cell may have that others are aligned to.
+const widest = 150
+
+// few writes values, of many the first.
+func few(values []string, between string) string {
+	const most = 10
+	if len(values) <= most {
+		return strings.Join(values, between)
+	}
+	return fmt.Sprintf("%s%s... (%d in all)", strings.Join(values[:3], between), between, len(values))
 }
 
 // enforceOff is said wherever somebody looks at a policy that refuses nobody.
@@ -224,7 +237,7 @@ func serverText(s *policyfile.Server) []string {
 		lines = append(lines, "client: the peer itself")
 	} else {
 		lines = append(lines, fmt.Sprintf("client: the peer itself, or who %s names if the peer is in %s",
-			strings.ToLower(s.ClientIP.Header), strings.Join(s.ClientIP.Trusted, ", ")))
+			strings.ToLower(s.ClientIP.Header), few(s.ClientIP.Trusted, ", ")))
 	}
 	lines = append(lines, answerServerText(s)...)
 	lines = append(lines, tlsText(s)...)
