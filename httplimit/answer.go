@@ -28,7 +28,8 @@ func Jitter(percent int) Option {
 
 // Backup gives h those requests that are refused and may take a spare lane, in
 // place of the refusal: [policy.Verdict.Backup], of the verdict in the request's
-// context, says which. Their answers carry no RateLimit fields.
+// context, says which. They are charged and settled as those that pass; their answers
+// carry no RateLimit fields.
 func Backup(h http.Handler) Option {
 	return func(o *options) { o.backup = h }
 }

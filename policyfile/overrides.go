@@ -189,7 +189,7 @@ func (doc *document) overrideWarnings(now time.Time, add func(code string, at *y
 			add("expired", target(m.at("list")), fmt.Sprintf("list: %d of %d entries of %s have ended, and have no effect, the first in line %d", n, len(doc.listed[i].Entries), o.List, first),
 				"remove them, or write later dates")
 		}
-		if a, ok := o.OnWord(); ok && !o.Deny {
+		if a, ok := o.OnWord(); ok && (o.Exempt || o.Limit != (spillgate.Limit{}) && a.Kind.Claimed()) {
 			gives := "is exempt"
 			if !o.Exempt {
 				gives = "has this limit"
