@@ -71,16 +71,28 @@ func (b *batch) add() *group {
 	return g
 }
 
-// group lays out which op goes in which run of the script, takes before settles,
+// group lays out which op goes in which run of the script, in turn,
 // and numbers keys and asks.
 func (b *batch) group(slots bool) {
-	for _, settles := range [2]bool{false, true} {
+	for turn := range 3 {
 		for _, o := range b.ops {
-			if (o.fix != nil) == settles {
+			if o.turn() == turn {
 				b.place(o, slots)
 			}
 		}
 	}
+}
+
+// turn is when it is o's, of all in a run: what replaces a state is first, so that the
+// others find it, and what corrects one last.
+func (o *op) turn() int {
+	switch {
+	case o.fix != nil:
+		return 2
+	case o.replace != nil:
+		return 0
+	}
+	return 1
 }
 
 func (b *batch) place(o *op, slots bool) {

@@ -376,13 +376,7 @@ func (o *op) read(reply *scriptReply, states []state) {
 		o.finish(o.wrong())
 		return
 	case o.fix != nil || o.replace != nil || o.letter != 'A' && o.letter != 'D':
-		if o.letter == 'A' { // what it left is not known here
-			for i := range o.parts {
-				if p := &o.parts[i]; p.kind != kindNone && !p.kind.kept() {
-					states[p.place].moved = true
-				}
-			}
-		}
+		o.moves(states)
 		o.finish(nil)
 		return
 	}
@@ -404,6 +398,24 @@ func (o *op) read(reply *scriptReply, states []state) {
 		}
 	}
 	o.finish(nil)
+}
+
+// moves notes that a state is not any more what the reply says that it was. Of those
+// who find one that another limit wrote the first settles it, and the others ask again.
+func (o *op) moves(states []state) {
+	for i := range o.parts {
+		p := &o.parts[i]
+		if o.letter != 'A' && o.letter != 'C' || p.root != i || p.kind == kindNone || p.kind.kept() {
+			continue
+		}
+		st := &states[p.place]
+		st.moved = true
+		if o.letter == 'A' && o.fix == nil { // replaced by what is known here
+			if st.held, st.read = p.before, true; p.charged {
+				st.held = p.after
+			}
+		}
+	}
 }
 
 // ErrType is wrapped by the error about a key in Redis that holds something

@@ -1,8 +1,11 @@
 package redisstore_test
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/redisstore"
 	"github.com/spillgate/spillgate/redisstore/redistest"
 )
@@ -32,5 +35,35 @@ func TestVersionsOfARuleSideBySide(t *testing.T) {
 				t.Errorf("%s and %s side by side admit %d, want %d at the most", one, two, n, most)
 			}
 		}
+	}
+}
+
+// TestHotKeyOfTwoVersions has many callers of two nodes ask for one key under two
+// limits, so that each finds the other's state: all are answered, and what both admit
+// is bounded by the larger limit.
+func TestHotKeyOfTwoVersions(t *testing.T) {
+	server := redistest.Start(t)
+	c := charge(t, "100/1d burst 100")
+	d := c
+	d.Meter = charge(t, "200/1d burst 200").Meter
+	var taken atomic.Int64
+	var wg sync.WaitGroup
+	for _, c := range []spillgate.Charge{c, d} {
+		s := open(t, server.Client(), redisstore.Remember(0))
+		for range 16 {
+			wg.Go(func() {
+				for range 30 {
+					out, err := take(s, c)
+					if err != nil {
+						t.Error(err)
+					}
+					taken.Add(out.Taken)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if n := taken.Load(); n < 100 || n > 201 {
+		t.Errorf("%d admitted, want 200 at most", n)
 	}
 }

@@ -45,13 +45,13 @@ func (s *Store) take(w *wait, o *op) error {
 			o.now = s.now()
 		}
 	}
-	s.stats.faults[Other].Add(1)
 	return fmt.Errorf("redisstore: %w: %d rounds, and each time somebody was faster", spillgate.ErrUnavailable, maxRounds)
 }
 
 // maxRounds is how often one request is tried whose states were written under
-// another limit. Nothing is taken by a try that fails.
-const maxRounds = 16
+// another limit, if that takes no longer than it may. Nothing is taken by a try that
+// fails, and none is a fault of the server.
+const maxRounds = 100
 
 // expect fills in what the script can't know: where the windows about now lie,
 // and which keys that are not there are no new ones.

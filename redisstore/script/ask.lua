@@ -19,7 +19,7 @@ local function ask(k, q)
 			if undo then
 				undo[#undo + 1] = {k, label[k], A[k], B[k], C[k], D[k], G[k], H[k], dirty[k]}
 			end
-			dirty[k], label[k] = q, false
+			dirty[k], label[k] = q, nil
 		end
 		return 1
 	end

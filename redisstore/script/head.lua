@@ -52,8 +52,7 @@ if plain > 0 then
 	raws = call('MGET', unpack(KEYS, 1, plain))
 end
 
--- The states, taken apart: what wrote it (nil: not loaded, '': new, false: one
--- that is not taken apart), up to four numbers, and when it was last charged.
+-- The states, taken apart: what wrote it (nil: not loaded, '': new), up to four numbers, and when it was last charged.
 local label, A, B, C, D, G, H = {}, {}, {}, {}, {}, {}, {}
 local dirty, wrong = {}, {}
 local undo -- of the request at hand, if it has more than one charge
@@ -85,9 +84,12 @@ local function foreign(k)
 end
 
 local function load(k, q)
-	local raw, kind = raws[k], q.kind
+	local raw, kind, by = raws[k], q.kind, dirty[k]
+	if by then -- replaced by a request before
+		raw = by.new ~= '' and by.new
+	end
 	if not raw then
-		label[k], wrong[k] = '', foreign(k)
+		label[k], wrong[k] = '', not by and foreign(k)
 		return
 	end
 	local at = #q.label + 1
