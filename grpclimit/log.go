@@ -44,7 +44,7 @@ func (s *server) logRefusal(a *attributes, o *policy.Outcome, err error, wait ti
 	if len(method) > 256 { // the client's text
 		method = method[:256] + "…"
 	}
-	attrs = append(attrs, slog.String("code", codeNames[code]), slog.String("client", client), slog.String("method", method))
+	attrs = append(attrs, slog.String("code", policy.CodeName(uint32(code))), slog.String("client", client), slog.String("method", method))
 	if o != nil && o.Override != nil {
 		attrs = append(attrs, slog.String("override", o.Override.Source), slog.String("reason", o.Override.Reason), slog.String("owner", o.Override.Owner))
 	}

@@ -163,21 +163,11 @@ func with(s *status.Status, details ...protoadapt.MessageV1) *status.Status {
 	return s
 }
 
-// codeNames are the canonical names of the codes, as rules spell them.
-var codeNames = [...]string{
-	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-	"PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
-	"UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
-}
-
 // outcome names how a call ended, as grpc tells its client.
 func outcome(err error) string {
 	s, ok := status.FromError(err)
 	if !ok {
 		s = status.FromContextError(err)
 	}
-	if c := int(s.Code()); c < len(codeNames) {
-		return codeNames[c]
-	}
-	return codeNames[codes.Unknown]
+	return policy.CodeName(uint32(s.Code()))
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 
@@ -70,6 +71,9 @@ func (p *policed) serve(w http.ResponseWriter, r *http.Request, v *policy.Verdic
 			default:
 				outcome = "error" // a panic, which goes on
 			}
+			if code, ok := grpcStatus(w.Header()); ok {
+				v.Code(code)
+			}
 			e.settled(v.Ended(outcome))
 		}
 		kept = e.handled(returned)
@@ -77,6 +81,22 @@ func (p *policed) serve(w http.ResponseWriter, r *http.Request, v *policy.Verdic
 	p.next.ServeHTTP(w, r)
 	returned = true
 	return false
+}
+
+// grpcStatus returns the code that a call of gRPC ended with, if this was one: it
+// stands in a trailer, whether announced or not, or in the header of an answer
+// that has nothing else.
+func grpcStatus(h http.Header) (code uint32, ok bool) {
+	if !strings.HasPrefix(h.Get("Content-Type"), "application/grpc") {
+		return 0, false
+	}
+	for _, name := range [...]string{"Grpc-Status", http.TrailerPrefix + "Grpc-Status"} {
+		if lines := h[name]; len(lines) > 0 {
+			n, err := strconv.ParseUint(lines[0], 10, 32)
+			return uint32(n), err == nil
+		}
+	}
+	return 0, false
 }
 
 // hold lets the handler answer, then frees what it holds.

@@ -60,10 +60,11 @@ type Verdict struct {
 	// Allowed reports whether the request may pass.
 	Allowed bool
 
-	tentative bool // a refusal is not the last word
-	quiet     bool // it may be said again, so who is refused is noted later
-	diverts   bool // a refused request may take its backup
-	n         int32
+	tentative bool  // a refusal is not the last word
+	quiet     bool  // it may be said again, so who is refused is noted later
+	diverts   bool  // a refused request may take its backup
+	code      uint8 // of gRPC with which the request ends, plus one; 0 if none is known
+	n         int16 // at most 256 rules apply
 
 	// Fault is not nil if the store could not answer and the rules' own word
 	// for that case was applied. It wraps [spillgate.ErrUnavailable].
@@ -88,7 +89,7 @@ func (v *Verdict) begin(e *Engine) {
 	clear(v.first[:min(v.Len(), inline)])
 	clear(v.more)
 	v.Allowed, v.Fault, v.Held, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, 0, e, time.Time{}, nil, nil, 0, v.more[:0]
-	v.exemption, v.backup, v.tentative, v.quiet, v.diverts = nil, nil, false, false, false
+	v.exemption, v.backup, v.tentative, v.quiet, v.diverts, v.code = nil, nil, false, false, false, 0
 }
 
 // alone makes v a refusal by what is said next and by nothing else.
@@ -101,7 +102,7 @@ func (v *Verdict) alone() {
 func (v *Verdict) cut(n int) {
 	clear(v.first[min(n, inline):min(v.Len(), inline)])
 	v.more = v.more[:max(0, n-inline)]
-	v.n, v.Allowed, v.Fault, v.err = int32(n), true, nil, nil
+	v.n, v.Allowed, v.Fault, v.err = int16(n), true, nil, nil
 }
 
 // add makes room for what one more rule says.
@@ -278,12 +279,12 @@ const Aborted = "aborted"
 
 // Ended says how the request ended: an HTTP status ("200"), a gRPC code
 // ("OK"), "error" or [Aborted]. Rules that count only failures give their charge back
-// unless it is one of theirs. A front calls it; a handler that called
+// unless it, or what [Verdict.Code] noted, is one of theirs. A front calls it; a handler that called
 // [Verdict.Spent] or [Verdict.GiveBack] before has settled already. The error
 // is the store's.
 func (v *Verdict) Ended(outcome string) error {
 	return v.settle(func(o *Outcome) bool {
-		return len(o.Rule.Failures) > 0 && !o.own && o.charged > 0 && !o.Rule.failed(outcome)
+		return len(o.Rule.Failures) > 0 && !o.own && o.charged > 0 && !v.failed(o.Rule, outcome)
 	}, 0, false)
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spillgate/spillgate/clientip"
@@ -56,8 +55,8 @@ func (d *decoder) warnings(root *yaml.Node, doc *document, f *File) (out []Warni
 		add(w.Code, target(at), w.Field+": "+w.Text, w.Fix)
 	}
 	for i := range doc.rules {
-		if r := &doc.rules[i]; f.ForGateway && !r.Disabled && len(r.Failures) > 0 && !slices.ContainsFunc(r.Failures, httpOutcome) {
-			add("failures", target(doc.places[i].at("failures")), fmt.Sprintf("failures: the gateway knows statuses only, so no request ends in %s, and the rule counts only those whose client goes away", strings.Join(r.Failures, " or ")),
+		if r := &doc.rules[i]; f.ForGateway && !r.Disabled && len(r.Failures) == 1 && r.Failures[0] == "error" {
+			add("failures", target(doc.places[i].at("failures")), "failures: the gateway answers its own faults with a status, so no request ends in error, and the rule counts only those whose client goes away",
 				"name statuses, such as 401")
 		}
 	}
@@ -83,9 +82,4 @@ func (d *decoder) warnings(root *yaml.Node, doc *document, f *File) (out []Warni
 		return a.Column - b.Column
 	})
 	return out
-}
-
-// httpOutcome reports whether a request over HTTP can end so.
-func httpOutcome(outcome string) bool {
-	return outcome != "error" && !slices.Contains(codes, outcome)
 }

@@ -18,7 +18,7 @@ rules:
   - {name: burst, key: client.ip, limit: 10/s burst 100, failures: 5xx}
   - {name: never, match: &m {client.ip: [10.1.0.0/16, "!10.0.0.0/8"]}, limit: 1/s}
   - {name: nor, match: *m, limit: 2/s}
-  - {name: codes, failures: [UNAVAILABLE, error], limit: 1/s, key: client.ip}
+  - {name: codes, failures: error, limit: 1/s, key: client.ip}
   - {name: visitor, key: client.ip, limit: 10/s}
   - {name: again, key: client.ip, limit: 10/s}
   - {name: lanes, key: client.ip, limit: 10/s burst 20, unit: output, lanes: [{match: {client.ip: 10.0.0.0/8}, keep: 0}, {match: {header.x-plan: paid}, keep: 1}, {match: {header.x-plan: paid}, keep: 2}, {keep: 30%}]}

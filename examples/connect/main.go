@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log"
 	"net/http"
 	"time"
@@ -28,12 +29,14 @@ func main() { // start it in this folder
 const (
 	procedureOrder = "/shop.v1.Shop/Order"
 	procedureLook  = "/shop.v1.Shop/Look"
+	procedureLogin = "/shop.v1.Shop/Login"
 )
 
 func handler(pol *policy.Policy) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle(procedureOrder, connect.NewUnaryHandler(procedureOrder, answer("ordered ")))
-	mux.Handle(procedureLook, connect.NewUnaryHandler(procedureLook, answer("here is ")))
+	mux, codes := http.NewServeMux(), connect.WithInterceptors(connect.UnaryInterceptorFunc(code))
+	mux.Handle(procedureOrder, connect.NewUnaryHandler(procedureOrder, answer("ordered "), codes))
+	mux.Handle(procedureLook, connect.NewUnaryHandler(procedureLook, answer("here is "), codes))
+	mux.Handle(procedureLogin, connect.NewUnaryHandler(procedureLogin, login, codes))
 	return limit(policy.NewEngine(pol, spillgate.NewMemory()), mux)
 }
 
@@ -43,4 +46,11 @@ func answer(words string) func(context.Context, *connect.Request[text]) (*connec
 	return func(_ context.Context, r *connect.Request[text]) (*connect.Response[text], error) {
 		return connect.NewResponse(wrapperspb.String(words + r.Msg.GetValue())), nil
 	}
+}
+
+func login(_ context.Context, r *connect.Request[text]) (*connect.Response[text], error) {
+	if r.Msg.GetValue() != "open sesame" {
+		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("wrong password"))
+	}
+	return connect.NewResponse(wrapperspb.String("welcome")), nil
 }

@@ -10,19 +10,27 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
+var protocols = map[string]connect.ClientOption{
+	"Connect": connect.WithProtoJSON(), "gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb(),
+}
+
+func start(t *testing.T) *httptest.Server {
+	t.Helper()
+	pol, err := policyfile.Load("limits.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(handler(pol))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	return srv
+}
+
 func TestProceduresAreLimited(t *testing.T) {
-	for name, protocol := range map[string]connect.ClientOption{
-		"Connect": connect.WithProtoJSON(), "gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb(),
-	} {
+	for name, protocol := range protocols {
 		t.Run(name, func(t *testing.T) {
-			pol, err := policyfile.Load("limits.yaml")
-			if err != nil {
-				t.Fatal(err)
-			}
-			srv := httptest.NewUnstartedServer(handler(pol))
-			srv.EnableHTTP2 = true
-			srv.StartTLS()
-			defer srv.Close()
+			srv := start(t)
 			order := connect.NewClient[text, text](srv.Client(), srv.URL+procedureOrder, protocol)
 			for i, want := range []connect.Code{0, 0, connect.CodeResourceExhausted} {
 				resp, err := order.CallUnary(t.Context(), connect.NewRequest(wrapperspb.String("tea")))
@@ -36,6 +44,26 @@ func TestProceduresAreLimited(t *testing.T) {
 			look := connect.NewClient[text, text](srv.Client(), srv.URL+procedureLook, protocol)
 			if resp, err := look.CallUnary(t.Context(), connect.NewRequest(wrapperspb.String("tea"))); err != nil || resp.Msg.GetValue() != "here is tea" {
 				t.Errorf("another procedure: %v", err)
+			}
+		})
+	}
+}
+
+// A call fails with status 401, or with 200 and a code in a trailer or in the body.
+func TestOnlyWrongPasswordsCount(t *testing.T) {
+	for name, protocol := range protocols {
+		t.Run(name, func(t *testing.T) {
+			srv := start(t)
+			login := connect.NewClient[text, text](srv.Client(), srv.URL+procedureLogin, protocol)
+			for i, want := range []connect.Code{0, 0, 0, 0, connect.CodeUnauthenticated, connect.CodeUnauthenticated, connect.CodeUnauthenticated, connect.CodeResourceExhausted} {
+				password := "open sesame"
+				if i >= 4 {
+					password = "open barley"
+				}
+				_, err := login.CallUnary(t.Context(), connect.NewRequest(wrapperspb.String(password)))
+				if (err == nil) != (want == 0) || err != nil && connect.CodeOf(err) != want {
+					t.Errorf("call %d: %v", i, err)
+				}
 			}
 		})
 	}

@@ -1,0 +1,58 @@
+package httplimit_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/spillgate/spillgate/httplimit"
+	"github.com/spillgate/spillgate/policy"
+)
+
+// A call of gRPC fails with status 200: its code stands in a trailer, or in the
+// header of an answer without a body, or the program names it.
+func TestFailuresOfGRPC(t *testing.T) {
+	trailer := func(prefix, code string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc+proto")
+			if prefix == "" {
+				w.Header().Set("Trailer", "Grpc-Status")
+			}
+			_, _ = io.WriteString(w, "\x00\x00\x00\x00\x00")
+			w.Header()[prefix+"Grpc-Status"] = []string{code}
+		}
+	}
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		failed  bool
+	}{
+		"a trailer":                {trailer("", "16"), true},
+		"one that comes unseen":    {trailer(http.TrailerPrefix, "16"), true},
+		"another code":             {trailer("", "5"), false},
+		"all is well":              {trailer("", "0"), false},
+		"a code that is none":      {trailer("", "99"), false},
+		"no number":                {trailer("", "UNAUTHENTICATED"), false},
+		"a failure by its status":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, true},
+		"HTTP that looks like one": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Grpc-Status", "16") }, false},
+		"the header alone": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Grpc-Status", "16")
+		}, true},
+		"the program's word": {func(w http.ResponseWriter, r *http.Request) { policy.FromContext(r.Context()).Code(16) }, true},
+		"a code and a status": {func(w http.ResponseWriter, r *http.Request) {
+			policy.FromContext(r.Context()).Code(5)
+			w.WriteHeader(401)
+		}, true},
+	} {
+		login := failuresOf(t, "9/h burst 9", "401")
+		login.Failures = append(login.Failures, "UNAUTHENTICATED")
+		h := httplimit.Policy(engine(t, login))(c.handler)
+		for range 10 {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil))
+		}
+		if refused := get(h).StatusCode == http.StatusTooManyRequests; refused != c.failed {
+			t.Errorf("%s: counts as a failure: %t", name, refused)
+		}
+	}
+}
