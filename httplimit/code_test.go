@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/httplimit"
 	"github.com/spillgate/spillgate/policy"
 )
@@ -53,6 +54,36 @@ func TestFailuresOfGRPC(t *testing.T) {
 		}
 		if refused := get(h).StatusCode == http.StatusTooManyRequests; refused != c.failed {
 			t.Errorf("%s: counts as a failure: %t", name, refused)
+		}
+	}
+}
+
+// A refusal's code says what the refusal is, also where a rule answers with
+// another status; a fault is never told as a denial.
+func TestCodesOfRefusals(t *testing.T) {
+	limited, denying := rule(t, "a", "1/h burst 1"), policy.Rule{Name: "b", Deny: true}
+	teapot := &policy.Answer{Status: http.StatusTeapot}
+	limited.Answer, denying.Answer = teapot, teapot
+	shut := rule(t, "c", "1/h")
+	shut.OnFault = policy.Shut
+	for name, c := range map[string]struct {
+		eng  *policy.Engine
+		cost int64
+		want uint32
+	}{
+		"a limit":         {engine(t, limited), 1, 8},
+		"a denial":        {engine(t, denying), 1, 7},
+		"a fault":         {engineOn(t, &scripted{decide: fails(spillgate.ErrUnavailable)}, shut), 1, 14},
+		"our fault":       {engineOn(t, &scripted{decide: fails(spillgate.ErrCharge)}, rule(t, "e", "1/h")), 1, 13},
+		"a negative cost": {engine(t, rule(t, "d", "1/h")), -1, 3},
+	} {
+		var got uint32
+		h := httplimit.Policy(c.eng, httplimit.Cost(policy.Requests, func(*http.Request) int64 { return c.cost }),
+			httplimit.Denied(func(_ http.ResponseWriter, _ *http.Request, f httplimit.Refusal) { got = f.Code() }))(trivial)
+		get(h)
+		get(h)
+		if got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
 }

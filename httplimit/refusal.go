@@ -46,6 +46,26 @@ type Refusal struct {
 	wait     int64          // seconds that are told; 0 for none
 }
 
+// Code returns the code of gRPC that says the same, whatever a rule says of its
+// answer: RESOURCE_EXHAUSTED (8), PERMISSION_DENIED (7) of a rule that denies, and
+// of what was not decided UNAVAILABLE (14), or else INVALID_ARGUMENT (3),
+// DEADLINE_EXCEEDED (4) or INTERNAL (13).
+func (f *Refusal) Code() uint32 {
+	switch {
+	case f.flat:
+		return 7
+	case f.Err == nil:
+		return 8
+	case f.Status == http.StatusBadRequest:
+		return 3
+	case f.Status == http.StatusRequestTimeout:
+		return 4
+	case f.Status == http.StatusInternalServerError:
+		return 13
+	}
+	return 14
+}
+
 // statusGone is what nginx notes for a client that went away.
 const statusGone = 499
 

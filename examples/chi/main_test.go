@@ -5,11 +5,22 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/spillgate/spillgate/examples/internal/shoptest"
+	"github.com/spillgate/spillgate/policy"
 	"github.com/spillgate/spillgate/policyfile"
 )
 
 func TestRoutesAreLimited(t *testing.T) { shoptest.Run(t, handler) }
+
+func TestWholePolicy(t *testing.T) {
+	shoptest.Policy(t, http.StatusTeapot, func(eng *policy.Engine, h http.Handler) http.Handler {
+		router := chi.NewRouter()
+		router.Use(limit(eng, router))
+		router.Handle("/do", h)
+		return router
+	})
+}
 
 // The limit asks for the route of the path that chi routes by: the escaped one.
 func TestEscapedSlashesDoNotPassTheLimit(t *testing.T) {

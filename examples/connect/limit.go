@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -15,10 +14,9 @@ import (
 // of the protocol that the client speaks: Connect, gRPC or gRPC-Web.
 func limit(eng *policy.Engine, handlers http.Handler) http.Handler {
 	writer := connect.NewErrorWriter()
-	codes := map[int]connect.Code{http.StatusTooManyRequests: connect.CodeResourceExhausted, http.StatusForbidden: connect.CodePermissionDenied}
 	return httplimit.Policy(eng, httplimit.Denied(func(w http.ResponseWriter, r *http.Request, f httplimit.Refusal) {
-		code := cmp.Or(codes[f.Status], connect.CodeUnavailable)                              // a fault, never told as a denial
-		_ = writer.Write(w, r, connect.NewError(code, errors.New("limited by rule "+f.Rule))) // the client's loss
+		err := connect.NewError(connect.Code(f.Code()), errors.New("limited by rule "+f.Rule))
+		_ = writer.Write(w, r, err) // the client's loss
 	}))(handlers)
 }
 

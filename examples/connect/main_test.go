@@ -1,10 +1,12 @@
 package main
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"connectrpc.com/connect"
+	"github.com/spillgate/spillgate/examples/internal/shoptest"
 	"github.com/spillgate/spillgate/policy"
 	"github.com/spillgate/spillgate/policyfile"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -67,6 +69,16 @@ func TestOnlyWrongPasswordsCount(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Beside its procedures a server has other handlers. They are limited in the same
+// way, but refused in the words of Connect, not in those of a rule's answer.
+func TestWholePolicy(t *testing.T) {
+	shoptest.Policy(t, http.StatusTooManyRequests, func(eng *policy.Engine, h http.Handler) http.Handler {
+		mux := http.NewServeMux()
+		mux.Handle("/do", h)
+		return limit(eng, mux)
+	})
 }
 
 // To ask again would not help.

@@ -8,26 +8,25 @@ import (
 	"github.com/spillgate/spillgate/policy"
 )
 
-// limit is middleware for gin, whose full path is the route.
-func limit(eng *policy.Engine) gin.HandlerFunc {
-	limited := httplimit.Policy(eng)
-	return func(c *gin.Context) {
-		passed := false
-		c.Request.Pattern = c.FullPath()
-		limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			passed, c.Request, c.Writer = true, r, writer{c.Writer, w}
-			c.Next()
-		})).ServeHTTP(c.Writer, c.Request)
-		if !passed {
-			c.Abort()
-		}
+// limit puts the policy in front of router, whose full paths are the routes. A
+// second router is asked for them, since gin tells only handlers.
+func limit(eng *policy.Engine, router *gin.Engine) http.Handler {
+	routes := gin.New()
+	routes.UseRawPath, routes.UseEscapedPath, routes.RemoveExtraSlash = router.UseRawPath, router.UseEscapedPath, router.RemoveExtraSlash
+	routes.RedirectTrailingSlash = false
+	for _, r := range router.Routes() {
+		routes.Handle(r.Method, r.Path, func(c *gin.Context) { c.Writer.Header().Set("Route", c.FullPath()) })
 	}
+	return httplimit.Policy(eng, httplimit.Route(func(r *http.Request) string {
+		found := nobody{}
+		routes.ServeHTTP(found, r)
+		return http.Header(found).Get("Route")
+	}))(router)
 }
 
-// A writer lets the limit see the status, for rules that count failures.
-type writer struct {
-	gin.ResponseWriter
-	seen http.ResponseWriter
-}
+// nobody reads an answer, but its header.
+type nobody http.Header
 
-func (w writer) WriteHeader(status int) { w.seen.WriteHeader(status) }
+func (n nobody) Header() http.Header       { return http.Header(n) }
+func (nobody) Write(b []byte) (int, error) { return len(b), nil }
+func (nobody) WriteHeader(int)             {}

@@ -25,7 +25,7 @@ func main() { // start it in this folder
 func handler(pol *policy.Policy) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	router := gin.New()
-	router.Use(gin.Recovery(), limit(policy.NewEngine(pol, spillgate.NewMemory())))
+	router.Use(gin.Recovery())
 	router.POST("/orders/:id", func(c *gin.Context) {
 		c.String(http.StatusOK, "ordered %s\n", c.Param("id"))
 	})
@@ -36,5 +36,5 @@ func handler(pol *policy.Policy) http.Handler {
 		}
 		c.String(http.StatusOK, "welcome\n")
 	})
-	return router
+	return limit(policy.NewEngine(pol, spillgate.NewMemory()), router)
 }
