@@ -37,8 +37,10 @@ func (b *backlog) take() []*op {
 	return ops
 }
 
-// resend sends what had to wait, each once more.
+// resend sends what had to wait, each once more, and puts the seed back if the server
+// lost it.
 func (s *Store) resend() {
+	s.background.Go(s.restoreSeed)
 	ops := s.late.take()
 	if len(ops) == 0 {
 		return

@@ -38,13 +38,16 @@ const (
 	NoScript
 	// Denied : wrong password, or no right to run scripts or to touch the key.
 	Denied
+	// WrongType : something else than a state of this package is at a key. The server
+	// answers, so this opens no breaker.
+	WrongType
 	// Other : any other error of the server or the client.
 	Other
 
 	faults // how many there are
 )
 
-var faultNames = [faults]string{"none", "timeout", "refused", "broken", "readonly", "loading", "oom", "clusterdown", "busy", "noscript", "denied", "other"}
+var faultNames = [faults]string{"none", "timeout", "refused", "broken", "readonly", "loading", "oom", "clusterdown", "busy", "noscript", "denied", "wrongtype", "other"}
 
 // String returns the fault in a word, fit for a metric's label.
 func (f Fault) String() string {

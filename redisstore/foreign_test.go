@@ -69,8 +69,8 @@ func TestForeignKeys(t *testing.T) {
 			})
 		}
 	}
-	if st := s.Stats(); st.Opened != 0 {
-		t.Error("the server counts as one that does not answer")
+	if st := s.Stats(); st.Opened != 0 || st.Faults[redisstore.WrongType] == 0 {
+		t.Errorf("%+v; want faults of a wrong type, and a server that answers", st)
 	}
 }
 

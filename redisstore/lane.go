@@ -307,7 +307,9 @@ func (g *group) answer(c *Call, l *lane, sent time.Time, given bool) Fault {
 	g.states = slices.Grow(g.states, g.plain-len(g.states))[:g.plain]
 	for i, o := range g.ops {
 		o.now, o.letter = now, reply.letters[i]
-		o.read(&reply, g.states)
+		if o.read(&reply, g.states) {
+			l.store.stats.faults[WrongType].Add(1)
+		}
 	}
 	return NoFault
 }
@@ -320,8 +322,8 @@ type state struct {
 }
 
 // read takes o's answer from the reply of the batch, whose earlier ops have
-// left states.
-func (o *op) read(reply *scriptReply, states []state) {
+// left states, and reports whether something else is at a key. Then o is whose it was.
+func (o *op) read(reply *scriptReply, states []state) (wrong bool) {
 	o.fresh = true
 	o.raws = o.raws[:0]
 	for i := range o.parts {
@@ -335,7 +337,7 @@ func (o *op) read(reply *scriptReply, states []state) {
 			if o.fix == nil {
 				if !reply.tally(&p.tell) {
 					o.finish(fmt.Errorf("redisstore: %w: %s: reply too short", spillgate.ErrUnavailable, Broken))
-					return
+					return false
 				}
 				if p.tell.used < 0 {
 					o.raws[i] = int64(1)
@@ -374,20 +376,20 @@ func (o *op) read(reply *scriptReply, states []state) {
 	switch {
 	case o.letter == 'X':
 		o.finish(o.wrong())
-		return
+		return true
 	case o.fix != nil || o.replace != nil || o.letter != 'A' && o.letter != 'D':
 		o.moves(states)
 		o.finish(nil)
-		return
+		return false
 	}
 	o.judge()
 	if o.dry {
 		o.finish(nil)
-		return
+		return false
 	}
 	if o.passes != (o.letter == 'A') {
 		o.finish(fmt.Errorf("redisstore: %w: the script and the library disagree on %v: please report this", spillgate.ErrUnavailable, o.charges))
-		return
+		return false
 	}
 	if o.passes {
 		for i := range o.parts {
@@ -398,6 +400,7 @@ func (o *op) read(reply *scriptReply, states []state) {
 		}
 	}
 	o.finish(nil)
+	return false
 }
 
 // moves notes that a state is not any more what the reply says that it was. Of those

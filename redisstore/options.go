@@ -31,6 +31,8 @@ type options struct {
 	flights  int
 	remember time.Duration
 	watch    func(server string, open bool, why Fault)
+
+	otherSeed func()
 }
 
 // An Option shapes a [Store].
@@ -64,8 +66,13 @@ func Watch(f func(server string, open bool, why Fault)) Option {
 	return func(o *options) { o.watch = f }
 }
 
+// OtherSeed has f told when the server is seen to keep another seed than [Store.Seed]
+// returned, as after it lost all and somebody started before the seed was put back:
+// they count apart from this store until one of both is started again. f must not block.
+func OtherSeed(f func()) Option { return func(o *options) { o.otherSeed = f } }
+
 func optionsOf(opts []Option) (options, error) {
-	o := options{prefix: DefaultPrefix, budget: DefaultBudget, flights: DefaultFlights, remember: DefaultRemember, watch: func(string, bool, Fault) {}}
+	o := options{prefix: DefaultPrefix, budget: DefaultBudget, flights: DefaultFlights, remember: DefaultRemember, watch: func(string, bool, Fault) {}, otherSeed: func() {}}
 	for _, f := range opts {
 		f(&o)
 	}

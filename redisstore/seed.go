@@ -2,8 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spillgate/spillgate"
 )
@@ -17,26 +19,76 @@ if not seed then
 end
 return {seed}`
 
+// seedEvery is how often the seed of the server is looked at.
+const seedEvery = 5 * time.Second
+
 // Seed returns the secret under which all who share the store digest their
 // keys: the one that the server keeps, at the prefix and "seed", or a new one
 // that it keeps from now on. It never ends by itself; a server that may drop
 // keys to make room must be one that drops only those that end
-// (maxmemory-policy volatile-ttl), or none (noeviction). Errors wrap
+// (maxmemory-policy volatile-ttl), or none (noeviction). Where it is lost all the
+// same, as with a server that starts again empty, it is put back within 5 s, and at
+// once when a server answers again; see also [OtherSeed]. Errors wrap
 // [spillgate.ErrUnavailable] or [ErrType].
 func (s *Store) Seed(ctx context.Context) (spillgate.Seed, error) {
 	fresh := spillgate.NewSeed()
-	secret := fresh.Bytes()
+	kept, err := s.keptSeed(ctx, fresh.Bytes())
+	if err != nil {
+		return spillgate.Seed{}, err
+	}
+	if s.seed.Swap(&kept) == nil && !s.closed.Load() {
+		s.background.Go(s.keepSeed)
+	}
+	return spillgate.SeedFrom(kept), nil
+}
+
+// keptSeed returns the seed that the server keeps: secret, if it had none.
+func (s *Store) keptSeed(ctx context.Context, secret [16]byte) ([16]byte, error) {
 	key := s.options.prefix + "seed"
 	calls := []Call{{Source: seedScript, Keys: []string{key}, Args: []string{string(secret[:])}}}
 	s.conn.Eval(ctx, calls)
 	if err := calls[0].Err; err != nil && !strings.Contains(err.Error(), "WRONGTYPE") {
-		return spillgate.Seed{}, fmt.Errorf("redisstore: %w: the seed: %w", spillgate.ErrUnavailable, err)
+		return secret, fmt.Errorf("redisstore: %w: the seed: %w", spillgate.ErrUnavailable, err)
 	}
 	if len(calls[0].Reply) == 1 {
 		if text, ok := calls[0].Reply[0].(string); ok && len(text) == len(secret) {
 			copy(secret[:], text)
-			return spillgate.SeedFrom(secret), nil
+			return secret, nil
 		}
 	}
-	return spillgate.Seed{}, fmt.Errorf("redisstore: %w: %q is no seed: something else writes under this prefix; delete it, or choose another prefix", ErrType, key)
+	return secret, fmt.Errorf("redisstore: %w: %q is no seed: something else writes under this prefix; delete it, or choose another prefix", ErrType, key)
+}
+
+// keepSeed looks after the seed as long as s is open.
+func (s *Store) keepSeed() {
+	timer := time.NewTicker(seedEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.closing:
+			return
+		case <-timer.C:
+			s.restoreSeed()
+		}
+	}
+}
+
+// restoreSeed puts the seed back if the server lost it, and tells if it keeps another.
+func (s *Store) restoreSeed() {
+	mine := s.seed.Load()
+	if mine == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(background, s.options.budget)
+	defer cancel()
+	kept, err := s.keptSeed(ctx, *mine)
+	switch {
+	case errors.Is(err, spillgate.ErrUnavailable): // later
+	case err != nil || kept != *mine:
+		if s.otherSeed.CompareAndSwap(false, true) {
+			s.options.otherSeed()
+		}
+	default:
+		s.otherSeed.Store(false)
+	}
 }

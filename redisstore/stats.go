@@ -7,11 +7,14 @@ type Stats struct {
 	// Calls counts runs of the script, Gathered the requests and corrections
 	// that they carried.
 	Calls, Gathered uint64
-	// Faults counts calls that were not answered, by kind: [TimedOut] and so
-	// on are its indices.
+	// Faults counts by kind, whose numbers are its indices: each run of the script
+	// that failed; as [TimedOut] also each request or correction that had no answer
+	// in time, or, by slot, each part of one; and as [WrongType] each that found
+	// something else at a key.
 	Faults [faults]uint64
 	// Open is how many breakers are open now, Opened how often one opened, and
-	// Shut counts requests that were answered without asking because of one.
+	// Shut counts requests that were answered without asking because of one; of a
+	// request whose keys are in several slots each slot that was not asked counts.
 	Open         int
 	Opened, Shut uint64
 	// Probes counts the calls that ask whether an open server is back.
@@ -20,9 +23,9 @@ type Stats struct {
 	// the same had been refused before; Remembered is how many keys are.
 	Refused    uint64
 	Remembered int
-	// OverDenied counts requests on several slots that were taken in some and
-	// refused in others, and given back: for that moment they may have been in
-	// the way of somebody else.
+	// OverDenied counts requests on several slots that were taken in some, refused or
+	// not answered in others, and given back: for that moment they may have been in the
+	// way of somebody else.
 	OverDenied uint64
 	// Late is how many corrections wait for the server to be back; Dropped
 	// counts those that found no room, or came to an end with the store.

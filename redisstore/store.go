@@ -36,6 +36,9 @@ type Store struct {
 
 	told sync.Map // the latest instant that callers gave, by space: *atomic.Int64
 
+	seed      atomic.Pointer[[16]byte] // that Seed returned
+	otherSeed atomic.Bool              // the server was seen to keep another
+
 	closed     atomic.Bool
 	closing    chan struct{}
 	background sync.WaitGroup

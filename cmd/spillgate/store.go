@@ -45,7 +45,12 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 			logger.Info("the store answers again", "server", server)
 			logStore(logger, shared)
 		}
+	}), redisstore.OtherSeed(func() {
+		logger.Error("the store keeps another seed than this gateway has: it lost its data, and another gateway started before the seed was put back; the two count apart until one of them is started again (a seed_file for all prevents it)")
 	})}
+	if c.Nodes == 1 {
+		logger.Warn("the store is shared by 1 gateway, by the file: if there are more, say how many (server.store.nodes), or each has the whole limit of a rule with on_fault local while the store is away")
+	}
 	if c.Prefix != "" {
 		opts = append(opts, redisstore.Prefix(c.Prefix))
 	} else {
@@ -86,11 +91,13 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 	})
 	return leased, engine, func() {
 		quiet()
-		logLeases(logger, leased)
-		if err := leased.Close(); err != nil {
-			logger.Warn("not all units of leases could be given back", "error", err, "units_forfeited", leased.Stats().Forfeited)
+		dropped := shared.Stats().Dropped
+		err := leased.Close()
+		stop() // what waits for a store that is away is dropped
+		if dropped = shared.Stats().Dropped - dropped; err != nil || dropped > 0 {
+			logger.Warn("not all units of leases could be given back", "error", err, "units_forfeited", leased.Stats().Forfeited, "corrections_dropped", dropped)
 		}
-		stop()
+		logLeases(logger, leased)
 		logStore(logger, shared)
 	}, nil
 }
