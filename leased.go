@@ -141,7 +141,7 @@ type LeaseBound struct {
 	// Block is how many units of a key one node holds at the most.
 	Block int64
 	// Extra is Nodes·Block: how many units of a key more than the limit says
-	// can be admitted in any interval.
+	// can be admitted in any interval. In a window it is none.
 	Extra int64
 	// Stranded is Nodes·Block: how many units of a key can be unspent, in
 	// leases, while a request for it is refused.
@@ -161,7 +161,11 @@ func (l *Leased) Bound(limit Limit) LeaseBound {
 	if k == 0 {
 		return LeaseBound{}
 	}
-	return LeaseBound{Block: k, Extra: n * k, Stranded: n * k, Hold: l.hold}
+	b := LeaseBound{Block: k, Extra: n * k, Stranded: n * k, Hold: l.hold}
+	if limit.Algorithm == FixedWindow { // what a window's leases hold is counted in it, and ends with it
+		b.Extra = 0
+	}
+	return b
 }
 
 // block returns the most units of a key that one of n nodes holds.

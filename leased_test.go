@@ -161,7 +161,7 @@ func TestLeaseBound(t *testing.T) {
 		}
 	}
 	l, _ := NewLeased(NewMemory(), LeaseOptions{Nodes: 4})
-	if b := l.Bound(Limit{Algorithm: FixedWindow, Rate: 1000, Period: time.Second}); b != (LeaseBound{12, 48, 48, DefaultLeaseHold}) {
+	if b := l.Bound(Limit{Algorithm: FixedWindow, Rate: 1000, Period: time.Second}); b != (LeaseBound{12, 0, 48, DefaultLeaseHold}) {
 		t.Errorf("a window: %+v", b)
 	}
 	if b := l.Bound(Limit{Algorithm: SlidingLog, Rate: 1000, Period: time.Second}); b != (LeaseBound{}) {

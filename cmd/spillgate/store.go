@@ -272,6 +272,7 @@ type checkedStore struct {
 	SeedFile             string `json:"seed_file,omitempty"`
 
 	Leases []checkedLease `json:"leases,omitempty"`
+	Local  []checkedLocal `json:"local,omitempty"`
 }
 
 func storeJSON(s *policyfile.Server) *checkedStore {

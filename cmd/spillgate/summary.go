@@ -75,7 +75,7 @@ func summarise(w io.Writer, path string, f *policyfile.File) error {
 	}
 	if f.ForGateway {
 		b.WriteByte('\n')
-		for _, line := range append(serverText(&f.Server), leasesText(f)...) {
+		for _, line := range append(append(serverText(&f.Server), leasesText(f)...), localText(f)...) {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
 	}
@@ -368,6 +368,7 @@ func checkJSON(w io.Writer, path string) (*policyfile.File, error) {
 			out.Server = serverJSON(&f.Server)
 			if store := out.Server.Store; store != nil {
 				store.Leases, _ = leases(f)
+				store.Local = locals(f)
 			}
 		}
 		for _, t := range f.Tests {
