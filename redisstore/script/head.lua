@@ -24,8 +24,8 @@ local given, ts, tn, plain, random = take('>ddddd', ARGV[1])
 if given == 0 then
 	local t = call('TIME')
 	local s, n = tonumber(t[1]), tonumber(t[2]) * 1000
-	-- A clock that was set back stands still instead, for a minute at most.
-	if s > ts or s == ts and n >= tn or ts - s > 60 then
+	-- A clock that was set back stands still instead, as that of memory does.
+	if s > ts or s == ts and n >= tn then
 		ts, tn = s, n
 	end
 end

@@ -17,7 +17,7 @@ local given, ts, tn = take('>ddd', asks[1])
 if given == 0 then
 	local now = call('TIME')
 	local s, n = tonumber(now[1]), tonumber(now[2]) * 1000
-	if s > ts or s == ts and n >= tn or ts - s > 60 then
+	if s > ts or s == ts and n >= tn then
 		ts, tn = s, n
 	end
 end

@@ -9,7 +9,7 @@ local s, n, l, u
 if given == 0 then
 	local now = call('TIME')
 	s, n = now[1] + 0, now[2] * 1000
-	if s > ts or s == ts and n >= tn or ts - s > 60 then
+	if s > ts or s == ts and n >= tn then
 		ts, tn = s, n
 	end
 end
