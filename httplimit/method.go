@@ -13,10 +13,14 @@ var overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method
 
 const (
 	longestMethod = 24 // bytes of a method in such a field at most
-	// mostMethods is how many lines of one field are looked at, the last among
-	// them: programs take the first, or the last.
+	// mostMethods is how many lines of one field are looked at, and how many
+	// members of a line, the last among them: programs take the first, or the
+	// last.
 	mostMethods = 4
 )
+
+// looked reports whether the i-th of n lines or members is looked at.
+func looked(i, n int) bool { return i < mostMethods-1 || i == n-1 }
 
 // OverridesMethod reports whether name is, in any case, that of a field by which
 // some programs let a request have another method. Rules on the method hold for
@@ -37,15 +41,26 @@ func appendMethod(dst []byte, r *http.Request) []byte {
 	for _, name := range overrides {
 		lines := r.Header[name]
 		for i, line := range lines {
-			if i >= mostMethods-1 && i < len(lines)-1 {
+			if !looked(i, len(lines)) {
 				continue // what one field says crowds out nothing of the others
 			}
-			other := strings.ToUpper(strings.TrimSpace(line))
-			if n := len(other); n == 0 || n > longestMethod || strings.IndexByte(other, 0) >= 0 || other == r.Method {
-				continue
+			members := strings.Count(line, ",") + 1
+			for j := range members {
+				var other string
+				other, line, _ = strings.Cut(line, ",")
+				if looked(j, members) {
+					dst = appendOther(dst, r.Method, strings.ToUpper(strings.TrimSpace(other)))
+				}
 			}
-			dst = append(append(dst, 0), other...)
 		}
 	}
 	return dst
+}
+
+// appendOther appends, after a NUL, a method that is not the request's own.
+func appendOther(dst []byte, method, other string) []byte {
+	if n := len(other); n == 0 || n > longestMethod || strings.IndexByte(other, 0) >= 0 || other == method {
+		return dst
+	}
+	return append(append(dst, 0), other...)
 }

@@ -25,6 +25,10 @@ func TestMethodOverrides(t *testing.T) {
 		{[]string{"X-Method-Override", "PATCH", "X-Method-Override", "Delete"}, 429}, {[]string{"X-HTTP-Method-Override", "PATCH"}, 200},
 		{[]string{"X-HTTP-Method-Override", ""}, 200}, {[]string{"X-HTTP-Method-Override", "GET"}, 200},
 		{[]string{"X-HTTP-Method-Override", strings.Repeat("DELETE", 99)}, 200},
+		{[]string{"X-HTTP-Method-Override", "DELETE, x"}, 429}, {[]string{"X-HTTP-Method-Override", "delete,"}, 429},
+		{[]string{"X-HTTP-Method-Override", ",DELETE"}, 429}, {[]string{"X-HTTP-Method-Override", "a,b,c,d, e ,Delete"}, 429},
+		{[]string{"X-HTTP-Method-Override", "a,b,c,d", "X-HTTP-Method-Override", "DELETE,x"}, 429},
+		{[]string{"X-HTTP-Method-Override", strings.Repeat(",", 50_000)}, 200},
 	} {
 		resp := get(h, func(r *http.Request) {
 			for j := 0; j < len(c.fields); j += 2 {

@@ -210,6 +210,14 @@ func bypassTricks(t *testing.T) []trick {
 			names := []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "x-http-method-override"}
 			return head("PUT /login", "Host: x", names[n%len(names)]+": "+[]string{"POST", "post", " Post "}[n%3])
 		}},
+		{name: "a list of methods", write: func(n int) string {
+			return head("PUT /login", "Host: x", "X-HTTP-Method-Override: "+[]string{"POST, x", "POST,", ",POST", "x,y,z,a,b, post"}[n%4])
+		}},
+		{name: "another path in a field", rejected: true, count: otherPath, write: func(n int) string {
+			names := []string{"X-Original-URL", "X-Rewrite-URL", "x-original-url", "X_Original_URL", "X-Rewrite_Url"}
+			return head("POST /x", "Host: x", names[n%len(names)]+": /login")
+		}},
+		{name: "a path with an odd end", write: spelled("/login%2F", "/login/", "/login//", "/login/.", "/login/x/..", "/%6Cogin")},
 		{name: "a method in lower case", write: func(n int) string {
 			return head([]string{"post", "Post", "pOST", "POST"}[n%4]+" /login", "Host: x")
 		}},
@@ -293,11 +301,24 @@ func (l *loose) held(t *testing.T, rejected, chance bool) {
 func isLogin(r *http.Request) bool {
 	methods := []string{strings.ToUpper(r.Method)}
 	for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
-		methods = append(methods, strings.ToUpper(strings.TrimSpace(r.Header.Get(name))))
+		for other := range strings.SplitSeq(r.Header.Get(name), ",") {
+			methods = append(methods, strings.ToUpper(strings.TrimSpace(other)))
+		}
 	}
 	for _, m := range methods {
 		if m == http.MethodPost {
 			return isLoginPath(r.RequestURI)
+		}
+	}
+	return false
+}
+
+// otherPath reports whether some server might take another path than the target's.
+func otherPath(r *http.Request) bool {
+	for name := range r.Header {
+		switch strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
+		case "x-original-url", "x-rewrite-url":
+			return true
 		}
 	}
 	return false

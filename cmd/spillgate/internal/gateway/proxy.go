@@ -124,6 +124,11 @@ func mayUpgrade(lines []string) bool {
 // forwarding are the fields in which proxies tell of those before them.
 var forwarding = [...]string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded"}
 
+// repathing are the fields in which proxies tell which path was asked of them;
+// some programs (behind IIS, of Symfony, of Zend) serve that in place of the
+// request's own, which is what the rules have seen.
+var repathing = [...]string{"X-Original-Url", "X-Rewrite-Url"}
+
 // rewrite makes the upstream's request. The Host stays the client's, since an
 // upstream that serves many hosts tells them apart by it. What the client
 // claims of proxies before it is passed on only if it is a trusted proxy.
@@ -148,6 +153,10 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest, to *url.URL) {
 			if v := p.In.Header[name]; v != nil {
 				p.Out.Header[name] = v
 			}
+		}
+	} else {
+		for _, name := range repathing {
+			delete(p.Out.Header, name)
 		}
 	}
 	setForwarded(p)
@@ -181,9 +190,11 @@ func setForwarded(p *httputil.ProxyRequest) {
 // ours reports whether the upstream may take a field of that name for our word,
 // or for one that the rules have seen.
 func ours(name string) bool {
-	for _, own := range forwarding {
-		if strings.EqualFold(name, own) {
-			return true
+	for _, known := range [...][]string{forwarding[:], repathing[:]} {
+		for _, own := range known {
+			if strings.EqualFold(name, own) {
+				return true
+			}
 		}
 	}
 	return strings.EqualFold(name, httplimit.RemainingHeader) || httplimit.OverridesMethod(name)
