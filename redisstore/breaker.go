@@ -20,8 +20,10 @@ type breaker struct {
 const (
 	// tries is how many calls in a row have to fail.
 	tries = 3
-	// probeEvery is how long after one probe the next is sent.
-	probeEvery = 20 * time.Millisecond
+	// probeFirst is how long after the breaker opened a probe is sent, and
+	// probeEvery how long after one the next is.
+	probeFirst = 20 * time.Millisecond
+	probeEvery = 50 * time.Millisecond
 	// maxProbes bounds those that are under way, if a library does not mind
 	// their time limit.
 	maxProbes = 4
@@ -47,7 +49,7 @@ func (b *breaker) probe() {
 	s := b.store
 	answers := make(chan bool, maxProbes)
 	under := 0
-	timer := time.NewTimer(probeEvery)
+	timer := time.NewTimer(probeFirst)
 	defer timer.Stop()
 	for {
 		select {
@@ -68,7 +70,7 @@ func (b *breaker) probe() {
 				under++
 				s.stats.probes.Add(1)
 				go func() {
-					ctx, cancel := context.WithTimeout(context.Background(), s.options.budget)
+					ctx, cancel := context.WithTimeout(background, s.connecting())
 					defer cancel()
 					answers <- b.answers(ctx)
 				}()
@@ -77,17 +79,28 @@ func (b *breaker) probe() {
 	}
 }
 
-// answers reports whether the server would carry a request out now. The script
-// with nothing to do is refused where a charge would be: by a replica, a full
-// memory, while loading.
+// sure reports whether the last call was answered, so that there is a connection.
+func (l *lane) sure() bool { return l.latest.Load() != 0 && l.breaker.fails.Load() == 0 }
+
+// connecting is how long a call may take that nobody waits for: one that makes a
+// connection takes several round trips more, for TCP, TLS, a password and what
+// libraries tell of themselves. If it ended with the budget, the connection would be
+// lost with it, and the next call would have to make one again.
+func (s *Store) connecting() time.Duration { return 10 * s.options.budget }
+
+// answers reports whether the server would carry a request out now. It is asked to do
+// what charges do, at a key of its own, so that it refuses where one would be refused:
+// as a replica, with a full memory, while loading, for want of a right.
 func (l *lane) answers(ctx context.Context) bool {
 	s := l.store
-	key, _ := l.known.Load().(string)
+	key := s.options.prefix + "probe"
+	if s.conn.Slots() {
+		key += ":{" + tagOf(l.known) + "}"
+	}
 	if r, ok := s.conn.(reacher); ok && r.reach(ctx, key) != nil {
 		return false
 	}
-	g := group{keys: []string{key}}
-	calls := []Call{{SHA: buckets.sha, Source: buckets.source, Keys: g.keys, Args: g.encode(false, 0, s)}}
+	calls := []Call{{SHA: probing.sha, Source: probing.source, Keys: []string{key}}}
 	s.conn.Eval(ctx, calls)
 	again(ctx, s.conn, calls)
 	return calls[0].Err == nil

@@ -1,4 +1,4 @@
-// Package redisstore keeps the states of limits in Redis or Valkey, so that
+// Package redisstore keeps the states of limits in Redis, so that
 // several machines share them: a [spillgate.Store] whose answers are those of
 // memory, step for step, for every algorithm.
 //

@@ -94,6 +94,8 @@ func KindOf(err error) Fault {
 	switch {
 	case strings.Contains(text, "Script killed"):
 		return Busy
+	case strings.Contains(text, "can't run this command"): // in a script
+		return Denied
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused
 	case errors.As(err, &op) && op.Op == "dial":

@@ -135,16 +135,19 @@ func (g *goRedis) Eval(ctx context.Context, calls []Call) {
 }
 
 // reach makes a connection and closes it: it is a [reacher], since the pool of
-// go-redis tries only once a second after some connections failed.
+// go-redis tries only once a second after some connections failed. Which servers a
+// cluster has is found out anew, beside it, since go-redis does so but once a minute,
+// and would go to one that died as long.
 func (g *goRedis) reach(ctx context.Context, key string) error {
-	var o *redis.Options
-	if c, ok := g.client.(*redis.Client); ok {
-		o = c.Options()
-	} else if c, err := g.cluster.MasterForKey(ctx, key); err == nil {
-		o = c.Options()
-	} else {
-		return err
+	c, _ := g.client.(*redis.Client)
+	if g.cluster != nil {
+		g.cluster.ReloadState(ctx)
+		var err error
+		if c, err = g.cluster.MasterForKey(ctx, key); err != nil {
+			return err
+		}
 	}
+	o := c.Options()
 	conn, err := o.Dialer(ctx, o.Network, o.Addr)
 	if err != nil {
 		return err

@@ -25,15 +25,14 @@ type lane struct {
 	carried  int  // requests on them
 	starting bool // a call that has not taken its requests yet
 
-	known   atomic.Value // a key of the lane, for probes
+	known   string       // a key of the lane, for probes
 	latest  atomic.Int64 // the latest time of the server that was seen
 	breaker breaker
 }
 
 func newLane(s *Store, name, key string) *lane {
-	l := &lane{store: s, name: name}
+	l := &lane{store: s, name: name, known: key}
 	l.breaker = breaker{store: s, name: name, answers: l.answers}
-	l.known.Store(key)
 	return l
 }
 
@@ -113,11 +112,12 @@ func (f *flight) end() {
 
 // submit sends ops together, and with others. Where the library keeps to time
 // limits, one that may carry them and finds nobody under way makes the call itself,
-// which spares two changes of goroutine; otherwise submit returns at once.
+// which spares two changes of goroutine; otherwise, and if the last call failed, so
+// that a connection may have to be made first, submit returns at once.
 func (l *lane) submit(carry bool, ops ...*op) {
 	l.mu.Lock()
 	l.enqueue(ops)
-	if !carry || l.flying > 0 || !l.store.punctual {
+	if !carry || l.flying > 0 || !l.store.punctual || !l.sure() {
 		l.launch()
 		l.mu.Unlock()
 		return
@@ -126,7 +126,7 @@ func (l *lane) submit(carry bool, ops ...*op) {
 	l.mu.Unlock()
 	b := batches.Get().(*batch)
 	defer b.free()
-	if l.once(b) {
+	if l.once(b, l.store.patience) {
 		go l.fly()
 	}
 }
@@ -168,20 +168,20 @@ func (l *lane) begin() {
 func (l *lane) fly() {
 	b := batches.Get().(*batch)
 	defer b.free()
-	for l.once(b) {
+	for l.once(b, l.store.connecting()) {
 	}
 }
 
-// once makes one flight with what is queued, and reports whether another one is due
+// once makes one flight with what is queued, within a time, and reports whether another one is due
 // then, which it has begun. If it took so long that others do not wait for it any more,
 // none is.
-func (l *lane) once(b *batch) bool {
+func (l *lane) once(b *batch, within time.Duration) bool {
 	f := &flight{lane: l}
 	l.mu.Lock()
 	b.gather(l, f)
 	l.mu.Unlock()
 	if len(b.ops) > 0 {
-		b.send(f)
+		b.send(f, within)
 	}
 	if !f.lost.CompareAndSwap(false, true) { // over, so nobody loses it now
 		return false
@@ -223,7 +223,7 @@ func (b *batch) gather(l *lane, f *flight) {
 }
 
 // send makes the calls of a batch and hands the answers out.
-func (b *batch) send(f *flight) {
+func (b *batch) send(f *flight, within time.Duration) {
 	l := f.lane
 	s := l.store
 	b.group(s.conn.Slots())
@@ -236,7 +236,7 @@ func (b *batch) send(f *flight) {
 		b.calls = append(b.calls, b.groups[i].call(given, floor, s))
 	}
 	calls := b.calls
-	ctx, cancel := context.WithTimeout(background, s.patience)
+	ctx, cancel := context.WithTimeout(background, within)
 	defer cancel()
 	sent := time.Now()
 	s.stats.calls.Add(uint64(len(calls)))

@@ -28,6 +28,8 @@ var (
 	keptLua string
 	//go:embed script/main.lua
 	mainLua string
+	//go:embed script/probe.lua
+	probeLua string
 )
 
 // A script is one that the server knows by its digest.
@@ -41,6 +43,7 @@ var (
 	single  = scriptOf(oneLua)
 	many    = scriptOf(manyLua)
 	buckets = scriptOf(headLua, bucketLua, askLua, mainLua)
+	probing = scriptOf(probeLua) // does all that those do
 )
 
 func scriptOf(pieces ...string) script {

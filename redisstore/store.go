@@ -15,7 +15,7 @@ import (
 	"github.com/spillgate/spillgate"
 )
 
-// A Store keeps the states of keys in Redis or Valkey: it is a
+// A Store keeps the states of keys in Redis: it is a
 // [spillgate.Store]. Make one with [New]. It is safe for concurrent use.
 type Store struct {
 	conn    Conn

@@ -38,14 +38,8 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 		return nil, nil, nil, err
 	}
 	var shared *redisstore.Store // made before anything is told of it
-	opts := []redisstore.Option{redisstore.Watch(func(server string, open bool, why redisstore.Fault) {
-		if open {
-			logger.Error("the store does not answer: rules decide as their on_fault says", "server", server, "fault", why.String())
-		} else {
-			logger.Info("the store answers again", "server", server)
-			logStore(logger, shared)
-		}
-	}), redisstore.OtherSeed(func() {
+	told := outages{logger: logger, again: func() { logStore(logger, shared) }}
+	opts := []redisstore.Option{redisstore.Watch(told.watch), redisstore.OtherSeed(func() {
 		logger.Error("the store keeps another seed than this gateway has: it lost its data, and another gateway started before the seed was put back; the two count apart until one of them is started again (a seed_file for all prevents it)")
 	})}
 	if c.Nodes == 1 {

@@ -32,8 +32,9 @@ type conn struct {
 // Slots is that of [redisstore.Conn].
 func (c *conn) Slots() bool { return c.cluster }
 
-// Punctual is that of [redisstore.Conn].
-func (c *conn) Punctual() bool { return true }
+// Punctual is that of [redisstore.Conn]. rueidis makes connections, and finds out
+// about a cluster, without a look at the time limit of the call that needs them.
+func (c *conn) Punctual() bool { return false }
 
 // Lane is that of [redisstore.Conn].
 func (c *conn) Lane(context.Context, uint16, string) (string, error) { return "", nil }

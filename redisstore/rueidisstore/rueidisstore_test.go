@@ -96,7 +96,7 @@ func TestFault(t *testing.T) {
 		}
 		return s.Stats().Open == 1
 	})
-	eventually("a hundred probes", func() bool { return s.Stats().Probes >= 100 })
+	eventually("forty probes", func() bool { return s.Stats().Probes >= 40 })
 	server.Run()
 	probes := s.Stats().Probes
 	eventually("an answer again", func() bool { return take() == nil })

@@ -70,6 +70,9 @@ keeps = function()
 			open[k] = o
 			local h = redis.pcall('GETRANGE', o.key, 0, HEAD - 1)
 			if type(h) == 'table' then
+				if not string.find(h.err, 'WRONGTYPE', 1, true) then
+					error(h)
+				end
 				o.wrong = true
 				return o
 			end

@@ -18,7 +18,7 @@ ds, dn = s + ds, n + dn
 local raw = redis.pcall('GET', key)
 if raw then
 	if type(raw) == 'table' then
-		return {ts, tn, 'X', 1}
+		return string.find(raw.err, 'WRONGTYPE', 1, true) and {ts, tn, 'X', 1} or raw
 	elseif string.sub(raw, 1, #own) ~= own then
 		return {ts, tn, 'C', raw}
 	elseif #raw ~= #own + 14 then
