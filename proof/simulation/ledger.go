@@ -35,6 +35,8 @@ type entry struct {
 	asked       int64 // by calls that are under way
 	clock       int64 // of the store, as far as the account has seen: time it has earned in
 	raw         int64 // the reading at that
+	lost        int64 // what it showed when the store last lost its state
+	forgot      bool  // nobody has asked since
 	events      []*spending
 }
 
@@ -56,7 +58,7 @@ func newLedger(w *world) *ledger {
 func (l *ledger) named(name string, limit spillgate.Limit) *entry {
 	e := l.names[name]
 	if e == nil {
-		e = &entry{name: name, limit: limit, raw: math.MinInt64}
+		e = &entry{name: name, limit: limit, raw: math.MinInt64, lost: math.MinInt64}
 		l.names[name] = e
 		l.order = append(l.order, e)
 	}
@@ -77,11 +79,16 @@ func (l *ledger) of(sp *spillgate.Space, key spillgate.Key) *entry {
 	return l.accounts[account{sp.Name(), key}]
 }
 
-// advance moves the clock of an account to what the store's shows: not back.
+// advance moves the clock of an account to what the store's shows: not back, as
+// long as the store has not lost what that was.
 func (e *entry) advance(raw int64) int64 {
-	if e.raw == math.MinInt64 {
+	switch {
+	case e.forgot:
+		e.forgot = false
+		e.raw = raw
+	case e.raw == math.MinInt64:
 		e.clock = raw
-	} else {
+	default:
 		e.clock += max(0, raw-e.raw)
 	}
 	e.raw = max(e.raw, raw)
@@ -105,11 +112,16 @@ func (l *ledger) took(q *request, c *spillgate.Charge, d *spillgate.Decision) {
 	}
 }
 
-// settled notes what was settled at the store.
+// settled notes what was settled at the store. What is given back of a charge that
+// it has lost can be spent again: that is a part of the loss which comes late.
 func (l *ledger) settled(cs []spillgate.Correction) {
 	for i := range cs {
 		c := &cs[i]
-		l.of(c.Space, c.Key).paid += c.Delta
+		e := l.of(c.Space, c.Key)
+		e.paid += c.Delta
+		if c.Delta < 0 && int64(c.At) <= e.lost {
+			e.events = append(e.events, &spending{at: e.clock, raw: e.raw, nth: l.next(), units: c.Delta})
+		}
 	}
 }
 
@@ -131,7 +143,7 @@ func (l *ledger) lost(raw int64) {
 			continue // nothing was known of it
 		}
 		e.events = append(e.events, &spending{at: e.clock, raw: raw, nth: l.next(), loss: true})
-		e.raw = min(e.raw, raw)
+		e.forgot, e.lost = true, raw
 	}
 }
 
