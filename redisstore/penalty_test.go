@@ -29,7 +29,7 @@ func strict(t *testing.T) *policy.Policy {
 	p, err := policy.Compile([]policy.Rule{
 		{Name: "login", Key: []policy.Part{{Attributes: []policy.Attribute{user}}}, Limit: limit("1/10s burst 2"),
 			Penalty: policy.Penalty{After: 3, Within: time.Minute, Block: time.Hour, Grow: 2, Most: 3 * time.Hour},
-			Backup: &policy.Backup{Upstream: "http://b.test", Match: by("bob")}},
+			Backup:  &policy.Backup{Upstream: "http://b.test", Match: by("bob")}},
 		{Name: "all", Limit: limit("20/min burst 10")},
 	})
 	if err == nil {
