@@ -30,6 +30,7 @@ func TestOutages(t *testing.T) {
 			o.watch("a", false, redisstore.NoFault)
 		}
 		<-time.After(outageEvery)
+		synctest.Wait() // for who writes at that instant, too
 		if n := lines(); n < 8 || n > 10 {
 			t.Errorf("%d lines of a minute:\n%s", n, &log)
 		}
@@ -38,6 +39,7 @@ func TestOutages(t *testing.T) {
 		}
 		o.watch("a", true, redisstore.TimedOut) // within the time
 		<-time.After(outageEvery)
+		synctest.Wait() // for who writes at that instant, too
 		if all := log.String(); !strings.HasSuffix(all, "fault=timeout times=1 answers=false\n") {
 			t.Errorf("it stays away:\n%s", all)
 		}
