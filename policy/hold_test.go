@@ -57,9 +57,13 @@ func (c *crowd) come(name, user string, opts ...Option) (cancel func(), verdict 
 	return cancel, v
 }
 
+// want checks how it went. Each line says when, and of those of one instant
+// nobody knows which is noted first.
 func (c *crowd) want(log ...string) {
 	c.t.Helper()
 	c.wg.Wait()
+	slices.Sort(c.log)
+	slices.Sort(log)
 	if !slices.Equal(c.log, log) {
 		c.t.Errorf("it went\n  %s\nwant\n  %s", strings.Join(c.log, "\n  "), strings.Join(log, "\n  "))
 	}
