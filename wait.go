@@ -79,6 +79,8 @@ func (l *Limiter) Hold(ctx context.Context, d time.Duration) error {
 			return &DeadlineError{d, left}
 		}
 	}
+	// One of its own for each who holds: a test that runs in a bubble of
+	// testing/synctest may use a limiter that was made outside.
 	closed := make(chan struct{})
 	if !l.line.hold(closed) {
 		return ErrClosed

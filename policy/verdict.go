@@ -64,7 +64,7 @@ type Verdict struct {
 	quiet     bool  // it may be said again, so who is refused is noted later
 	diverts   bool  // a refused request may take its backup
 	code      uint8 // of gRPC with which the request ends, plus one; 0 if none is known
-	n         int16 // at most 256 rules apply
+	n         int16 // at most MaxRules
 
 	// Fault is not nil if the store could not answer and the rules' own word
 	// for that case was applied. It wraps [spillgate.ErrUnavailable].

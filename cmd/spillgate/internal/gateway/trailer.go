@@ -28,33 +28,17 @@ func fieldsRead(p *policy.Policy) map[string]bool {
 			attribute(c.Attribute)
 		}
 	}
-	part := func(p policy.Part) {
-		for _, a := range p.Attributes {
-			attribute(a)
-		}
-	}
 	rules := p.Rules()
 	for i := range rules {
-		r := &rules[i]
-		match(r.Match)
-		match(r.Peek)
-		for _, k := range r.Key {
-			part(k)
-		}
-		for _, l := range r.Lanes {
-			match(l.Match)
-		}
-		for _, p := range r.Prices {
-			match(p.Match)
-			attribute(p.From)
-		}
-		if r.Backup != nil {
-			match(r.Backup.Match)
+		for _, a := range rules[i].Attributes() {
+			attribute(a)
 		}
 	}
 	for _, o := range p.Overrides().All() {
 		match(o.Match)
-		part(o.Key)
+		for _, a := range o.Key.Attributes {
+			attribute(a)
+		}
 	}
 	for i := range p.Usage() {
 		match(p.Usage()[i].Match)
