@@ -50,7 +50,7 @@ bench: ## measure against peers and floors, in one run
 	@scripts/programs bench/*/
 
 .PHONY: bench-short
-bench-short: ## the same in seconds; fails when a ratio is off by a factor
+bench-short: ## the same in seconds; fails by what is counted (bytes, allocations, calls), not by time
 	@scripts/programs bench/*/ -- -short
 
 .PHONY: proof

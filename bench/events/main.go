@@ -12,7 +12,7 @@
 //
 // Both gateways are measured in turn, their start is subtracted, and the median
 // of the rounds counts. The goal is that settling costs at most 1.2 times the
-// other, event by event; the run fails (exit code 1) where it is off by a factor.
+// other, event by event; the run fails (exit code 1) where it is off by a factor, unless it is a short one.
 package main
 
 import (
@@ -103,7 +103,7 @@ func run() error {
 		}
 	}
 	report.Table(os.Stdout, rows)
-	return report.Judge(os.Stdout, claims)
+	return report.Judge(os.Stdout, claims, !*short)
 }
 
 type bench struct {

@@ -9,7 +9,7 @@
 // the floor and a contestant, one after the other. The median of the pairs
 // counts, and the spread is printed. What others do on the machine disturbs
 // processor time less than the wall's. The run fails (exit code 1) when a ratio
-// is off by a factor.
+// is off by a factor, unless it is a short one.
 package main
 
 import (
@@ -101,7 +101,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	return report.Judge(os.Stdout, append(claims, inside))
+	return report.Judge(os.Stdout, append(claims, inside), !*short)
 }
 
 // startAll starts nginx and what stands before it.

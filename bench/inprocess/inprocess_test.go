@@ -89,7 +89,7 @@ func TestValueLeavesVoidRoundsOut(t *testing.T) {
 func TestJudge(t *testing.T) {
 	r := fake(map[cell][]float64{{"a", hot1}: {30}, {"b", hot1}: {10}})
 	claim := func(over, under string, goal, fail float64) ratio {
-		return ratio{"claim", ns(over, hot1), ns(under, hot1), goal, fail, false}
+		return ratio{"claim", ns(over, hot1), ns(under, hot1), goal, fail, false, false}
 	}
 	for _, c := range []struct {
 		name    string
@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 		{"not asked for", claim("a", "c", 1, 2), true, false, ""},
 	} {
 		var out strings.Builder
-		if err := r.judge(&out, []ratio{c.ratio}, c.partial); (err != nil) != c.fails || !strings.Contains(out.String(), c.verdict) {
+		if err := r.judge(&out, []ratio{c.ratio}, c.partial, true); (err != nil) != c.fails || !strings.Contains(out.String(), c.verdict) {
 			t.Errorf("%s: %v, want %q in:\n%s", c.name, err, c.verdict, out.String())
 		}
 	}
@@ -143,7 +143,7 @@ func TestRun(t *testing.T) {
 	}
 	var out strings.Builder
 	r.report(&out, all)
-	_ = r.judge(&out, append(harnessRatios(), ourRatios()...), true) // of so few rounds nothing is claimed
+	_ = r.judge(&out, append(harnessRatios(), ourRatios()...), true, true) // of so few rounds nothing is claimed
 	for _, c := range all {
 		if !strings.Contains(out.String(), "| "+c.name+" ") {
 			t.Errorf("%s is missing in the report", c.name)

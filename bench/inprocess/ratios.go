@@ -8,11 +8,12 @@ import (
 )
 
 // A ratio is one claim about the numbers of a run: over divided by under is
-// at most goal. Beyond fail the run fails: a factor, not noise.
+// at most goal. Beyond fail it is off by a factor.
 type ratio struct {
 	what        string
 	over, under measure
 	goal, fail  float64
+	counted     bool // not a matter of time
 	long        bool // too long to measure for -short
 }
 
@@ -78,10 +79,10 @@ func number(n float64) measure {
 // and peers has to show, or the numbers mean nothing.
 func harnessRatios() []ratio {
 	return []ratio{
-		{"one hot key: least table / clock + SipHash", ns(leastSip, hot1), ns(clockSip, hot1), 1.5, 2.5, false},
-		{"uniform: least table / clock + SipHash + atomic add", ns(leastSip, uniform), ns(allThree, uniform), 1.3, 2.5, false},
-		{"uniform: least table / mutex map", ns(leastSip, uniform), ns(mutexMap, uniform), 0.17, 0.8, false},
-		{"memory at the cap: least table / mutex map", weight(leastSip, atCap), weight(mutexMap, atCap), 0.25, 0.4, false},
+		{"one hot key: least table / clock + SipHash", ns(leastSip, hot1), ns(clockSip, hot1), 1.5, 2.5, false, false},
+		{"uniform: least table / clock + SipHash + atomic add", ns(leastSip, uniform), ns(allThree, uniform), 1.3, 2.5, false, false},
+		{"uniform: least table / mutex map", ns(leastSip, uniform), ns(mutexMap, uniform), 0.17, 0.8, false, false},
+		{"memory at the cap: least table / mutex map", weight(leastSip, atCap), weight(mutexMap, atCap), 0.25, 0.4, true, false},
 	}
 }
 

@@ -161,15 +161,15 @@ func (r *results) voids(w io.Writer, all []contestant) {
 }
 
 // judge holds the ratios against the numbers. Where the run is partial, those
-// that were not measured are left out.
-func (r *results) judge(w io.Writer, ratios []ratio, partial bool) error {
+// that were not measured are left out; strict as for [report.Judge].
+func (r *results) judge(w io.Writer, ratios []ratio, partial, strict bool) error {
 	var claims []report.Claim
 	for _, q := range ratios {
 		if v := q.of(r); !partial || !math.IsNaN(v) {
-			claims = append(claims, report.Claim{What: q.what, Got: v, Goal: q.goal, Fail: q.fail})
+			claims = append(claims, report.Claim{What: q.what, Got: v, Goal: q.goal, Fail: q.fail, Counted: q.counted})
 		}
 	}
-	return report.Judge(w, claims)
+	return report.Judge(w, claims, strict)
 }
 
 // versions lists the peers' modules with the versions that were built in.

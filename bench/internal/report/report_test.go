@@ -50,22 +50,27 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		claim   Claim
 		verdict string
-		fails   bool
+		fails   bool // where strict
+		always  bool // also where not
 	}{
-		{Claim{Got: 3, Goal: 3, Fail: 6}, "met", false},
-		{Claim{Got: 3, Goal: 2, Fail: 3}, "missed", false},
-		{Claim{Got: 3, Goal: 1, Fail: 2}, "OFF BY A FACTOR", true},
-		{Claim{Got: 3, Goal: 1, Fail: inf}, "missed", false},
-		{Claim{Got: math.NaN(), Goal: 1, Fail: 2}, "NOT MEASURED", true},
-		{Claim{Got: 3, Goal: 3, Fail: 1, AtLeast: true}, "met", false},
-		{Claim{Got: 2, Goal: 3, Fail: 1, AtLeast: true}, "missed", false},
-		{Claim{Got: 0.5, Goal: 3, Fail: 1, AtLeast: true}, "OFF BY A FACTOR", true},
-		{Claim{Got: 0.5, Goal: 3, Fail: -inf, AtLeast: true}, "missed", false},
-		{Claim{Got: math.NaN(), Goal: 3, Fail: 1, AtLeast: true}, "NOT MEASURED", true},
+		{Claim{Got: 3, Goal: 3, Fail: 6}, "met", false, false},
+		{Claim{Got: 3, Goal: 2, Fail: 3}, "missed", false, false},
+		{Claim{Got: 3, Goal: 1, Fail: 2}, "OFF BY A FACTOR", true, false},
+		{Claim{Got: 3, Goal: 1, Fail: 2, Counted: true}, "OFF BY A FACTOR", true, true},
+		{Claim{Got: 2, Goal: 1, Fail: 2, Counted: true}, "missed", false, false},
+		{Claim{Got: 3, Goal: 1, Fail: inf}, "missed", false, false},
+		{Claim{Got: math.NaN(), Goal: 1, Fail: 2}, "NOT MEASURED", true, true},
+		{Claim{Got: 3, Goal: 3, Fail: 1, AtLeast: true}, "met", false, false},
+		{Claim{Got: 2, Goal: 3, Fail: 1, AtLeast: true}, "missed", false, false},
+		{Claim{Got: 0.5, Goal: 3, Fail: 1, AtLeast: true}, "OFF BY A FACTOR", true, false},
+		{Claim{Got: 0.5, Goal: 3, Fail: -inf, AtLeast: true}, "missed", false, false},
+		{Claim{Got: math.NaN(), Goal: 3, Fail: 1, AtLeast: true}, "NOT MEASURED", true, true},
 	} {
-		var out strings.Builder
-		if err := Judge(&out, []Claim{c.claim}); (err != nil) != c.fails || !strings.Contains(out.String(), c.verdict) {
-			t.Errorf("%+v: %v, want %q in:\n%s", c.claim, err, c.verdict, out.String())
+		for strict, fails := range map[bool]bool{true: c.fails, false: c.always} {
+			var out strings.Builder
+			if err := Judge(&out, []Claim{c.claim}, strict); (err != nil) != fails || !strings.Contains(out.String(), c.verdict) {
+				t.Errorf("%+v, strict %v: %v, want %q in:\n%s", c.claim, strict, err, c.verdict, out.String())
+			}
 		}
 	}
 }
