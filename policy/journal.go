@@ -100,8 +100,8 @@ func (j *Journal) Line(rule string) (suppressed int64, ok bool) {
 	return s.skipped.Swap(0), true
 }
 
-// Fault logs, once a second at most, that err happened.
-func (j *Journal) Fault(what string, err error) {
+// Fault logs, once a second at most, that err happened, and what else is known of it.
+func (j *Journal) Fault(what string, err error, known ...slog.Attr) {
 	if j == nil || err == nil {
 		return
 	}
@@ -109,7 +109,7 @@ func (j *Journal) Fault(what string, err error) {
 		j.faults.skipped.Add(1)
 		return
 	}
-	j.log.LogAttrs(context.Background(), slog.LevelWarn, what, slog.Any("error", err), slog.Int64("suppressed", j.faults.skipped.Swap(0)))
+	j.log.LogAttrs(context.Background(), slog.LevelWarn, what, append(known, slog.Any("error", err), slog.Int64("suppressed", j.faults.skipped.Swap(0)))...)
 }
 
 // Tell logs what was left out and is not told yet: a line for each rule.

@@ -41,14 +41,14 @@ func TestJournal(t *testing.T) {
 		expect("the next second", "a", 2, 2, 930)
 		expect("the next second, no rule's", "made up", 1, 1, 9)
 		for range 3 {
-			j.Fault("it broke", errors.New("why"))
+			j.Fault("it broke", errors.New("why"), slog.Int("status", 502))
 			j.Fault("nothing broke", nil)
 		}
 		for range 2 {
 			e.Close()
 		}
 		got := strings.ReplaceAll(text.String(), "time=2000-01-01T00:00:01.000Z ", "")
-		if want := `level=WARN msg="it broke" error=why suppressed=0
+		if want := `level=WARN msg="it broke" status=502 error=why suppressed=0
 level=INFO msg="refusals were not logged" rule=b suppressed=9
 level=INFO msg="faults were not logged" suppressed=2
 `; !strings.Contains(got, want) || strings.Count(got, "\n") != 3 {

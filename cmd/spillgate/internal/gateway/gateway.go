@@ -86,7 +86,7 @@ type Gateway struct {
 	h2c       bool
 	timeouts  Timeouts
 	logger    *slog.Logger
-	faults    sampler
+	journal   *policy.Journal // of the upstream's faults
 	underway  tally
 	read      map[string]bool // the fields that the rules read
 }
@@ -121,7 +121,7 @@ func New(c Config) (*Gateway, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	g := &Gateway{engine: c.Engine, client: c.Client, tls: c.TLS, h2c: c.H2C, timeouts: c.Timeouts.filled(), logger: c.Logger}
+	g := &Gateway{engine: c.Engine, client: c.Client, tls: c.TLS, h2c: c.H2C, timeouts: c.Timeouts.filled(), logger: c.Logger, journal: c.Engine.Journal(c.Logger)}
 	g.transport = &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: g.timeouts.Dial}).DialContext,
 		TLSHandshakeTimeout: g.timeouts.Dial,

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -64,20 +63,6 @@ func TestServersWordsAreSorted(t *testing.T) {
 	quiet := serverLog{slog.NewTextHandler(io.Discard, nil)}
 	if err := quiet.Handle(t.Context(), slog.NewRecord(time.Now(), slog.LevelError, "http: TLS handshake error", 0)); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestSamplerLetsOneLineASecondThrough(t *testing.T) {
-	var s sampler
-	now := time.Unix(1, 0)
-	var said []string
-	for i := range 2500 { // one each millisecond
-		if suppressed, ok := s.ok(now.Add(time.Duration(i) * time.Millisecond)); ok {
-			said = append(said, fmt.Sprintf("%d:%d", i, suppressed))
-		}
-	}
-	if got, want := strings.Join(said, " "), "0:0 1000:999 2000:999"; got != want {
-		t.Errorf("lines (at:suppressed) %s, want %s", got, want)
 	}
 }
 

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -224,10 +223,9 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if client != nil {
 		w.Header().Set("Connection", "close") // what follows is no request
-	} else if suppressed, ok := g.faults.ok(time.Now()); ok {
-		g.logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelError, "upstream fault",
-			slog.Int("status", status), slog.String("method", r.Method), slog.String("host", clipped(r.Host)),
-			slog.String("error", clipped(err.Error())), slog.Int64("suppressed", suppressed))
+	} else {
+		g.journal.Fault("upstream fault", errors.New(clipped(err.Error())),
+			slog.Int("status", status), slog.String("method", r.Method), slog.String("host", clipped(r.Host)))
 	}
 	problem(w, r, status, title)
 }

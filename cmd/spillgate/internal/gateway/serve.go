@@ -165,26 +165,6 @@ func (c *conn) CloseWrite() error {
 	return c.Close()
 }
 
-// A sampler lets one line a second through and counts the others.
-type sampler struct {
-	mu         sync.Mutex
-	next       time.Time
-	suppressed int64
-}
-
-// ok reports whether a line may be written now, and how many were not since
-// the last one.
-func (s *sampler) ok(now time.Time) (suppressed int64, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Before(s.next) {
-		s.suppressed++
-		return 0, false
-	}
-	suppressed, s.suppressed, s.next = s.suppressed, 0, now.Add(time.Second)
-	return suppressed, true
-}
-
 // serverLog sorts what net/http has to say: our own faults are errors, what
 // clients do wrong is for debugging, and the aborts that the proxy asks for
 // are nothing.
