@@ -39,7 +39,7 @@ func (b *batch) clear() {
 }
 
 // A group is what one run of the script carries: all of one slot where there
-// are slots.
+// are slots, but for shapes that are kept apart.
 type group struct {
 	ops    []*op // in the order of the answers
 	keys   []string
@@ -97,8 +97,10 @@ func (o *op) turn() int {
 
 func (b *batch) place(o *op, slots bool) {
 	at := 0
-	for at < len(b.groups) && slots && b.groups[at].ops[0].slot != o.slot {
-		at++
+	for ; at < len(b.groups); at++ {
+		if first := b.groups[at].ops[0]; first.apart == o.apart && (!slots || first.slot == o.slot) {
+			break
+		}
 	}
 	if at == len(b.groups) {
 		b.add()

@@ -90,7 +90,8 @@ func (s *Store) connecting() time.Duration { return 10 * s.options.budget }
 
 // answers reports whether the server would carry a request out now. It is asked to do
 // what charges do, at a key of its own, so that it refuses where one would be refused:
-// as a replica, with a full memory, while loading, for want of a right.
+// as a replica, with a full memory, while loading, for want of a right to its key or to
+// scripts. Where a command in them is refused, that is the matter of whoever needs it.
 func (l *lane) answers(ctx context.Context) bool {
 	s := l.store
 	key := s.options.prefix + "probe"
@@ -103,7 +104,7 @@ func (l *lane) answers(ctx context.Context) bool {
 	calls := []Call{{SHA: probing.sha, Source: probing.source, Keys: []string{key}}}
 	s.conn.Eval(ctx, calls)
 	again(ctx, s.conn, calls)
-	return calls[0].Err == nil
+	return calls[0].Err == nil || scopeOf(calls[0].Err) == ofScript
 }
 
 // A reacher is a [Conn] that can try whether there is a way to the server that

@@ -36,7 +36,8 @@ const (
 	// NoScript : the script is not loaded. It is sent again, whole, so that
 	// this is counted but seldom seen.
 	NoScript
-	// Denied : wrong password, or no right to run scripts or to touch the key.
+	// Denied : wrong password, or no right to run scripts, to run a command in one, or
+	// to a key. The latter two are faults of what was asked, and open no breaker.
 	Denied
 	// WrongType : something else than a state of this package is at a key. The server
 	// answers, so this opens no breaker.
@@ -94,7 +95,7 @@ func KindOf(err error) Fault {
 	switch {
 	case strings.Contains(text, "Script killed"):
 		return Busy
-	case strings.Contains(text, "can't run this command"): // in a script
+	case deniedMidway(text):
 		return Denied
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused
@@ -110,6 +111,35 @@ func KindOf(err error) Fault {
 		return Broken
 	}
 	return Other
+}
+
+// A scope says what an error is about: the server as a whole, or what one call asked of
+// it, so that another call would be carried out.
+type scope uint8
+
+const (
+	ofServer scope = iota
+	ofKeys         // no right to one of them, which is looked at before the script begins
+	ofScript       // no right to a command, or an error of the script itself, midway
+)
+
+func scopeOf(err error) scope {
+	if err == nil {
+		return ofServer
+	}
+	text := err.Error()
+	switch kind := KindOf(err); {
+	case deniedMidway(text), kind == Other && strings.HasPrefix(strings.TrimPrefix(text, "ERR "), "user_script:"):
+		return ofScript
+	case kind == Denied && strings.Contains(text, "permissions to access"):
+		return ofKeys
+	}
+	return ofServer
+}
+
+// deniedMidway reports whether a script had no right to a command or a key.
+func deniedMidway(text string) bool {
+	return strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ACL failure in script")
 }
 
 func isTimeout(err error) bool {

@@ -28,6 +28,7 @@ type lane struct {
 	known   string       // a key of the lane, for probes
 	latest  atomic.Int64 // the latest time of the server that was seen
 	breaker breaker
+	apart   map[string]bool // shapes that go by themselves
 }
 
 func newLane(s *Store, name, key string) *lane {
@@ -52,6 +53,7 @@ type op struct {
 	slot    uint16 // of all its keys
 	dry     bool   // nothing is to be taken
 	index   []int  // of its charges in the request that it is part of
+	apart   string // its shape, if it goes with that alone
 	given   bool   // request.now is the caller's
 
 	letter byte
@@ -212,6 +214,7 @@ func (b *batch) gather(l *lane, f *flight) {
 		}
 		o.flight = f
 		if o.phase.CompareAndSwap(opQueued, opSent) {
+			o.apart = l.apartOf(o)
 			b.ops = append(b.ops, o)
 			keys += len(o.parts)
 		}
@@ -226,29 +229,15 @@ func (b *batch) gather(l *lane, f *flight) {
 func (b *batch) send(f *flight, within time.Duration) {
 	l := f.lane
 	s := l.store
-	b.group(s.conn.Slots())
 	given := b.ops[0].given
 	floor := l.latest.Load()
 	if given {
 		floor = int64(b.ops[0].now)
 	}
-	for i := range b.groups {
-		b.calls = append(b.calls, b.groups[i].call(given, floor, s))
-	}
-	calls := b.calls
 	ctx, cancel := context.WithTimeout(background, within)
 	defer cancel()
-	sent := time.Now()
-	s.stats.calls.Add(uint64(len(calls)))
 	s.stats.gathered.Add(uint64(len(b.ops)))
-	s.conn.Eval(ctx, calls)
-	again(ctx, s.conn, calls)
-	failed := NoFault
-	for i := range b.groups {
-		if err := b.groups[i].answer(&calls[i], l, sent, given); err != NoFault {
-			failed = err
-		}
-	}
+	failed := b.ask(ctx, l, given, floor)
 	switch {
 	case f.lost.Load():
 	case failed == NoFault:
@@ -256,6 +245,39 @@ func (b *batch) send(f *flight, within time.Duration) {
 	default:
 		l.breaker.failed(failed)
 	}
+}
+
+// ask makes the calls of b and hands the answers out. It returns in which way the
+// server failed.
+func (b *batch) ask(ctx context.Context, l *lane, given bool, floor int64) Fault {
+	s := l.store
+	b.group(s.conn.Slots())
+	for i := range b.groups {
+		b.calls = append(b.calls, b.groups[i].call(given, floor, s))
+	}
+	calls := b.calls
+	sent := time.Now()
+	s.stats.calls.Add(uint64(len(calls)))
+	s.conn.Eval(ctx, calls)
+	again(ctx, s.conn, calls)
+	failed := NoFault
+	for i := range b.groups {
+		g, c := &b.groups[i], &calls[i]
+		var err Fault
+		switch about := scopeOf(c.Err); {
+		case about == ofServer:
+			err = g.answer(c, l, sent, given)
+		case l.part(g) && about == ofKeys:
+			s.stats.faults[KindOf(c.Err)].Add(1)
+			err = g.askAgain(ctx, l, given, floor)
+		default:
+			g.answer(c, l, sent, given) // which is no fault of the server
+		}
+		if err != NoFault {
+			failed = err
+		}
+	}
+	return failed
 }
 
 // again sends the whole script where the server did not know it: surely those
@@ -288,11 +310,19 @@ func (g *group) answer(c *Call, l *lane, sent time.Time, given bool) Fault {
 	}
 	if err != nil {
 		l.store.stats.faults[fault].Add(1)
+		own := scopeOf(err) != ofServer
 		err = fmt.Errorf("redisstore: %w: %s: %w", spillgate.ErrUnavailable, fault, err)
 		for _, o := range g.ops {
-			o.finish(err)
+			if own {
+				o.finish(fmt.Errorf("%w: for %s", err, strings.Join(o.keys(), ", ")))
+			} else {
+				o.finish(err)
+			}
 		}
 		return fault
+	}
+	if shape := g.ops[0].apart; shape != "" {
+		l.join(shape)
 	}
 	now := reply.now
 	if !given {
@@ -427,10 +457,7 @@ var ErrType = fmt.Errorf("wrong type at a key")
 
 // wrong names the key of o that is not a state of ours.
 func (o *op) wrong() error {
-	var keys []string
-	for i := range o.parts {
-		keys = append(keys, fmt.Sprintf("%q", o.parts[i].key))
-	}
+	keys := o.keys()
 	for i, raw := range o.raws {
 		if _, ok := raw.(int64); ok {
 			keys = []string{fmt.Sprintf("%q", o.parts[i].key)}
@@ -438,6 +465,14 @@ func (o *op) wrong() error {
 	}
 	return fmt.Errorf("redisstore: %w: %w: %s: something else writes under this prefix; delete it, or choose another prefix",
 		spillgate.ErrUnavailable, ErrType, strings.Join(keys, " or "))
+}
+
+// keys returns the keys of o, as errors have them.
+func (o *op) keys() (keys []string) {
+	for i := range o.parts {
+		keys = append(keys, fmt.Sprintf("%q", o.parts[i].key))
+	}
+	return keys
 }
 
 func (o *op) finish(err error) {
