@@ -50,7 +50,9 @@ type Store struct {
 
 // New returns a store on a client of go-redis: a [redis.Client], also one for
 // Sentinel, or a [redis.ClusterClient]. The store uses its connections and does
-// not close it. Errors wrap [ErrClient] or [ErrOption].
+// not close it. A client whose DialerRetries is not 1 tries for some 400 ms to connect
+// where it is refused, so that the first requests take their whole budget and the fault
+// is told as [TimedOut]. Errors wrap [ErrClient] or [ErrOption].
 func New(client redis.UniversalClient, opts ...Option) (*Store, error) {
 	o, err := optionsOf(opts)
 	if err != nil {

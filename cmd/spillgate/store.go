@@ -165,7 +165,8 @@ func redisClient(c *policyfile.Store) (redis.UniversalClient, error) {
 		Addrs: addrs, MasterName: c.Sentinel, IsClusterMode: c.Cluster, DB: first.DB,
 		Username: first.Username, Password: password, SentinelPassword: sentinel, TLSConfig: encrypted,
 		DialTimeout: time.Second, ReadTimeout: budget, WriteTimeout: budget, ContextTimeoutEnabled: true,
-		MaxRetries: -1, ClientName: "spillgate-" + strconv.Itoa(os.Getpid()),
+		MaxRetries: -1, DialerRetries: 1, // else a refused connection is one that takes too long
+		ClientName: "spillgate-" + strconv.Itoa(os.Getpid()),
 	}
 	return redis.NewUniversalClient(o), nil
 }

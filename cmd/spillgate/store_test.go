@@ -1,15 +1,22 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillgate/spillgate/policyfile"
+	"github.com/spillgate/spillgate/redisstore"
 	"github.com/spillgate/spillgate/redisstore/redistest"
 )
 
@@ -139,4 +146,37 @@ func TestSeedWait(t *testing.T) {
 	p := start(t, fmt.Sprintf("server: {store: {redis: redis://%s, prefix: 'late:'}}\nrules:\n  - {name: all, limit: 1/h burst 2, key: client.ip, on_fault: closed}\n", server.Addr), "--demo")
 	<-back
 	until(t, "the store is used", func() bool { return status(t, p.url) == http.StatusTooManyRequests })
+}
+
+// That a server is gone is known at once, and told as that, though go-redis would go on
+// trying to connect for longer than a request may take.
+func TestKilledStoreIsRefused(t *testing.T) {
+	server := redistest.Start(t)
+	server.Kill()
+	client, err := redisClient(&policyfile.Store{Redis: []string{"redis://" + server.Addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	var tries dials
+	client.AddHook(&tries)
+	if kind := redisstore.KindOf(client.Ping(t.Context()).Err()); kind != redisstore.Refused || tries.Load() != 1 {
+		t.Errorf("%s after %d tries, want refused after one", kind, tries.Load())
+	}
+}
+
+// dials counts the connections that are tried.
+type dials struct{ atomic.Int32 }
+
+func (d *dials) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		d.Add(1)
+		return next(ctx, network, addr)
+	}
+}
+
+func (d *dials) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (d *dials) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
