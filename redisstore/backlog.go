@@ -40,12 +40,9 @@ func (b *backlog) take() []*op {
 // resend sends what had to wait, each once more, and puts the seed back if the server
 // lost it.
 func (s *Store) resend() {
-	s.background.Go(s.restoreSeed)
-	ops := s.late.take()
-	if len(ops) == 0 {
-		return
-	}
-	s.background.Go(func() {
+	s.runs(s.restoreSeed)
+	s.runs(func() {
+		ops := s.late.take()
 		for i, o := range ops {
 			if s.closed.Load() {
 				s.stats.dropped.Add(uint64(len(ops) - i))

@@ -41,7 +41,7 @@ func (b *breaker) failed(f Fault) {
 	s.stats.opened.Add(1)
 	s.stats.open.Add(1)
 	s.options.watch(b.name, true, f)
-	s.background.Go(b.probe)
+	s.runs(b.probe)
 }
 
 // probe asks until there is an answer, then closes b.

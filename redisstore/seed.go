@@ -36,8 +36,8 @@ func (s *Store) Seed(ctx context.Context) (spillgate.Seed, error) {
 	if err != nil {
 		return spillgate.Seed{}, err
 	}
-	if s.seed.Swap(&kept) == nil && !s.closed.Load() {
-		s.background.Go(s.keepSeed)
+	if s.seed.Swap(&kept) == nil {
+		s.runs(s.keepSeed)
 	}
 	return spillgate.SeedFrom(kept), nil
 }

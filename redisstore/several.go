@@ -148,10 +148,12 @@ func (s *Store) unmake(w *wait, at time.Time, subs []*op, errs []error, taken bo
 	if len(back) > 0 {
 		s.stats.overDenied.Add(1)
 		done := make(chan struct{})
-		s.background.Go(func() {
+		if !s.runs(func() {
 			defer close(done)
 			_ = s.Settle(background, at, back) // else it is earned back in time
-		})
+		}) {
+			return
+		}
 		select {
 		case <-done:
 		case <-w.over():

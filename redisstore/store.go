@@ -89,12 +89,26 @@ func open(conn Conn, o options) *Store {
 // that wait for a server are dropped, and counted. What is asked afterwards is
 // answered with [spillgate.ErrClosed]. It returns nil.
 func (s *Store) Close() error {
+	s.mu.Lock()
 	if s.closed.CompareAndSwap(false, true) {
 		close(s.closing)
 	}
+	s.mu.Unlock()
 	s.background.Wait()
 	s.stats.dropped.Add(uint64(len(s.late.take())))
 	return nil
+}
+
+// runs has f run in the background, which Close waits for, and reports whether it does:
+// of a closed store nothing begins.
+func (s *Store) runs(f func()) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed.Load() {
+		return false
+	}
+	s.background.Go(f)
+	return true
 }
 
 // now returns what the server's clock shows, as far as can be known here: not
