@@ -42,11 +42,9 @@ func (b *backlog) take() []*op {
 func (s *Store) resend() {
 	s.runs(s.restoreSeed)
 	s.runs(func() {
-		ops := s.late.take()
-		for i, o := range ops {
-			if s.closed.Load() {
-				s.stats.dropped.Add(uint64(len(ops) - i))
-				return
+		for _, o := range s.late.take() {
+			if s.closed.Load() && s.late.keep(o) {
+				continue // which sends them all
 			}
 			if err := s.sendLate(o); err != nil {
 				s.stats.dropped.Add(1)
@@ -71,4 +69,34 @@ func (s *Store) sendLate(o *op) error {
 	o.expect(s)
 	l.submit(w.carry(), o)
 	return s.settled(w, o)
+}
+
+// sendLast sends what still waits at the end of s, all within one budget, also to
+// servers that did not answer when last they were asked.
+func (s *Store) sendLast() {
+	w := s.newWait(background)
+	defer w.stop()
+	together := map[*lane][]*op{}
+	for _, o := range s.late.take() {
+		l, err := s.laneOf(w, o)
+		if err != nil {
+			s.stats.dropped.Add(1)
+			continue
+		}
+		if !o.given {
+			o.now = s.now()
+		}
+		o.expect(s)
+		together[l] = append(together[l], o)
+	}
+	for l, ops := range together {
+		l.submit(false, ops...)
+	}
+	for _, ops := range together {
+		for _, o := range ops {
+			if err := s.settled(w, o); err != nil {
+				s.stats.dropped.Add(1)
+			}
+		}
+	}
 }

@@ -28,7 +28,7 @@ type Stats struct {
 	// way of somebody else.
 	OverDenied uint64
 	// Late is how many corrections wait for the server to be back; Dropped
-	// counts those that found no room, or came to an end with the store.
+	// counts those that found no room, or no answer when they were sent at last.
 	Late    int
 	Dropped uint64
 }

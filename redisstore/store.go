@@ -86,7 +86,8 @@ func open(conn Conn, o options) *Store {
 }
 
 // Close stops what runs in the background. The client stays open. Corrections
-// that wait for a server are dropped, and counted. What is asked afterwards is
+// that wait for a server are sent once more, all within one budget; what is not
+// answered is dropped, and counted. What is asked afterwards is
 // answered with [spillgate.ErrClosed]. It returns nil.
 func (s *Store) Close() error {
 	s.mu.Lock()
@@ -95,7 +96,7 @@ func (s *Store) Close() error {
 	}
 	s.mu.Unlock()
 	s.background.Wait()
-	s.stats.dropped.Add(uint64(len(s.late.take())))
+	s.sendLast()
 	return nil
 }
 

@@ -87,7 +87,7 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 		quiet()
 		dropped := shared.Stats().Dropped
 		err := leased.Close()
-		stop() // what waits for a store that is away is dropped
+		stop() // what waits for a store that does not answer then is dropped
 		if dropped = shared.Stats().Dropped - dropped; err != nil || dropped > 0 {
 			logger.Warn("not all units of leases could be given back", "error", err, "units_forfeited", leased.Stats().Forfeited, "corrections_dropped", dropped)
 		}

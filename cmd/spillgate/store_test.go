@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/policyfile"
 	"github.com/spillgate/spillgate/redisstore"
 	"github.com/spillgate/spillgate/redisstore/redistest"
@@ -162,6 +164,46 @@ func TestKilledStoreIsRefused(t *testing.T) {
 	client.AddHook(&tries)
 	if kind := redisstore.KindOf(client.Ping(t.Context()).Err()); kind != redisstore.Refused || tries.Load() != 1 {
 		t.Errorf("%s after %d tries, want refused after one", kind, tries.Load())
+	}
+}
+
+// At a stop while the store is away the log says what of leases was not given back.
+func TestLeasesLostAtStop(t *testing.T) {
+	server := redistest.Start(t)
+	var log notes
+	c := &policyfile.Store{Redis: []string{"redis://" + server.Addr}, Leased: true, Nodes: 1, Timeout: 10 * time.Second}
+	leased, _, stop, err := openStore(t.Context(), c, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := spillgate.Limit{Rate: 1, Period: time.Hour, Burst: 10000}.Meter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sp, err := spillgate.NewSpace("all", spillgate.SpaceOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// At times of its own, so that no lease is over meanwhile.
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	take := func(key uint64) error {
+		return leased.Take(t.Context(), at, []spillgate.Charge{{Space: sp, Key: spillgate.Key{key}, Meter: m, Ask: spillgate.Ask{N: 1}}}, make([]spillgate.Decision, 1))
+	}
+	for range 100 {
+		if err := take(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.Kill()
+	key := uint64(1)
+	until(t, "the store is not asked", func() bool {
+		key++
+		_ = take(key)
+		return leased.(*spillgate.Leased).Inner().(*redisstore.Store).Stats().Open == 1
+	})
+	stop()
+	if !strings.Contains(log.String(), "not all units of leases could be given back") || !strings.Contains(log.String(), "corrections_dropped=1") {
+		t.Errorf("the log says nothing of what was lost:\n%s", log.String())
 	}
 }
 
