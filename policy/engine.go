@@ -22,8 +22,8 @@ type Engine struct {
 	store  spillgate.Store
 	seed   spillgate.Seed
 
-	local  *spillgate.Memory  // decides while the store can't
-	shares []*spillgate.Meter // a rule's limit divided by the nodes
+	local  *spillgate.Memory // decides while the store can't
+	shares atomic.Pointer[shares]
 
 	lists []*topk.List // who is limited, one a rule; nil if nobody asked for it
 
@@ -32,8 +32,7 @@ type Engine struct {
 
 	overrides atomic.Pointer[bound]
 	binding   sync.Mutex // held by SetOverrides
-	others    map[madeLimit]otherLimit
-	nodes     int
+	others    map[madeLimit]*spillgate.Meter
 
 	prints fingerprints
 	lines  lines // of those who are held
@@ -68,8 +67,9 @@ func Seeded(seed spillgate.Seed) EngineOption {
 	return func(o *engineOptions) { o.seed = seed }
 }
 
-// Nodes says how many engines share the store, at least 1. While it fails,
-// each decides for its n-th part of every limit whose rule says [Local].
+// Nodes says how many engines share the store, at least 1, at first; see also
+// [Engine.SetNodes]. While the store fails, each decides for its n-th part of every
+// limit whose rule says [Local].
 func Nodes(n int) EngineOption {
 	return func(o *engineOptions) { o.nodes = max(1, n) }
 }
@@ -125,12 +125,11 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 			_ = before.Resume(space, r.meter) // fails if s is closed, which every charge says
 		}
 		e.lines.any = e.lines.any || r.Delay.Most > 0
-		e.shares = append(e.shares, share(r.meter.Limit(), o.nodes))
 		if o.track > 0 {
 			e.lists = append(e.lists, topk.New(o.track))
 		}
 	}
-	e.nodes = o.nodes
+	e.shares.Store(&shares{nodes: o.nodes})
 	e.addPenalties(before, o.track)
 	_ = e.SetOverrides(p.overrides) // fails if there are too many limits in the process
 	e.scratch.New = func() any {
@@ -141,34 +140,6 @@ func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 
 // Policy returns the policy that e decides by.
 func (e *Engine) Policy() *Policy { return e.policy }
-
-// share returns the n-th part of l: the rate exactly where it can be, the
-// burst at least 1. It is nil if that can't be carried out.
-func share(l spillgate.Limit, n int) *spillgate.Meter {
-	if n > 1 {
-		switch l.Algorithm {
-		case spillgate.Bucket, spillgate.Queue:
-			if l.Burst > 0 {
-				l.Burst = max(1, l.Burst/int64(n))
-			}
-			if whole := l; whole.Rate%int64(n) == 0 {
-				l.Rate /= int64(n)
-			} else if whole.Period *= time.Duration(n); whole.Period/time.Duration(n) == l.Period && whole.Validate() == nil {
-				l = whole
-			} else {
-				l.Rate = max(1, l.Rate/int64(n))
-			}
-		case spillgate.Unlimited:
-		default:
-			l.Rate = max(1, l.Rate/int64(n))
-		}
-	}
-	m, err := l.Meter()
-	if err != nil {
-		return nil
-	}
-	return m
-}
 
 // scratch is the memory of one decision, reused.
 type scratch struct {
@@ -403,6 +374,7 @@ func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause e
 		return
 	}
 	local := &scratch{request: s.request}
+	shares := e.shares.Load() // of all rules at one moment
 	shut := false
 	for i := range s.charges {
 		c, r := s.charges[i], &e.policy.rules[s.index[i]]
@@ -411,10 +383,10 @@ func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause e
 		case c.Meter == refusal: // folded already
 		case r.OnFault == Open || c.Trial:
 			e.fold(v, s, i, &spillgate.Decision{Allowed: true, Reason: spillgate.Granted, Limit: r.meter.Limit().Cap()}, fromNowhere)
-		case r.OnFault == Shut || e.shares[s.index[i]] == nil:
+		case r.OnFault == Shut || shares.by(c.Meter) == nil:
 			shut = true
 		default:
-			e.localCharge(s, local, i, &c)
+			e.localCharge(s, local, i, &c, shares.by(c.Meter))
 			local.index = append(local.index, s.index[i])
 			local.charges = append(local.charges, c)
 		}
@@ -433,5 +405,6 @@ func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause e
 	}
 	for i := range local.charges {
 		e.fold(v, local, i, &local.decisions[i], fromLocal)
+		v.Outcome(v.Len() - 1).meter = local.charges[i].Meter // whatever the number of nodes is when it is settled
 	}
 }

@@ -27,7 +27,7 @@ func (p *Policy) addEveryRule() {
 // bound is a table of overrides as one engine carries it out.
 type bound struct {
 	*Overrides
-	limits map[limited]otherLimit
+	limits map[limited]*spillgate.Meter
 }
 
 // limited names the limit that an override sets for a rule.
@@ -35,8 +35,6 @@ type limited struct {
 	over int32
 	rule int
 }
-
-type otherLimit struct{ meter, share *spillgate.Meter }
 
 // SetOverrides puts o in place of the overrides by which e decides: those of
 // its policy at first, none if o is nil. It is one swap: each request sees one
@@ -56,7 +54,7 @@ func (e *Engine) SetOverrides(o *Overrides) error {
 	}
 	e.binding.Lock()
 	defer e.binding.Unlock()
-	b := &bound{o, make(map[limited]otherLimit)}
+	b := &bound{o, make(map[limited]*spillgate.Meter)}
 	for i := range o.all {
 		over := &o.all[i]
 		if over.Limit == (spillgate.Limit{}) {
@@ -74,9 +72,9 @@ func (e *Engine) SetOverrides(o *Overrides) error {
 	return nil
 }
 
-// otherLimit returns the meters of another limit in a rule's space. They are
+// otherLimit returns the meter of another limit in a rule's space. It is
 // kept, since those that are renewed are new each time; e.binding is locked.
-func (e *Engine) otherLimit(rule int, l spillgate.Limit) (otherLimit, error) {
+func (e *Engine) otherLimit(rule int, l spillgate.Limit) (*spillgate.Meter, error) {
 	id := madeLimit{rule, l}
 	if before, ok := e.others[id]; ok {
 		return before, nil
@@ -86,17 +84,13 @@ func (e *Engine) otherLimit(rule int, l spillgate.Limit) (otherLimit, error) {
 		m, err = e.spaces[rule].Joining(m)
 	}
 	if err != nil {
-		return otherLimit{}, err
+		return nil, err
 	}
 	if e.others == nil {
-		e.others = make(map[madeLimit]otherLimit)
+		e.others = make(map[madeLimit]*spillgate.Meter)
 	}
-	made := otherLimit{m, share(l, e.nodes)}
-	if made.share == nil { // it can't be divided
-		made.share = m
-	}
-	e.others[id] = made
-	return made, nil
+	e.others[id] = m
+	return m, nil
 }
 
 type madeLimit struct {
@@ -237,7 +231,7 @@ func (e *Engine) overriding(v *Verdict, s *scratch) {
 
 // charge notes that charge i is one of a rule by the limit of an override.
 func (t *overriding) charge(c *spillgate.Charge, by *exception, r *rule, rule, i int) {
-	c.Meter = t.bound.limits[limited{by.over, rule}].meter
+	c.Meter = t.bound.limits[limited{by.over, rule}]
 	c.Keep = r.keepOf(c.Meter, c.Keep)
 	t.charges = append(t.charges, charged{i, by})
 }
@@ -325,19 +319,17 @@ func (e *Engine) foldFault(v *Verdict, s *scratch) bool {
 // localCharge makes c, which is charge i, one that is decided without the
 // store: by this engine's part of the rule's limit or of that of an override,
 // which it notes for the charge that local is about to get.
-func (e *Engine) localCharge(s, local *scratch, i int, c *spillgate.Charge) {
-	r := &e.policy.rules[s.index[i]]
+func (e *Engine) localCharge(s, local *scratch, i int, c *spillgate.Charge, share *spillgate.Meter) {
+	most := c.Meter.Limit().Cap()
+	c.Meter = share
 	for _, o := range s.over.charges {
 		if o.charge == i {
 			local.over.charges = append(local.over.charges, charged{len(local.charges), o.by})
-			most := c.Meter.Limit().Cap()
-			c.Meter = s.over.bound.limits[limited{o.by.over, s.index[i]}].share
 			c.Keep = part(c.Meter.Limit().Cap(), c.Keep, most, 0)
 			return
 		}
 	}
-	c.Meter = e.shares[s.index[i]]
-	c.Keep = r.keepOf(c.Meter, c.Keep)
+	c.Keep = e.policy.rules[s.index[i]].keepOf(c.Meter, c.Keep)
 }
 
 // exempts notes that an override exempts the request from a rule that matches.

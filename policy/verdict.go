@@ -345,9 +345,6 @@ func (e *Engine) meter(o *Outcome) *spillgate.Meter {
 	if o.meter != nil {
 		return o.meter
 	}
-	if o.from == fromLocal {
-		return e.shares[o.index]
-	}
 	return e.policy.rules[o.index].meter
 }
 
