@@ -131,10 +131,12 @@ func NewLeased(inner Store, o LeaseOptions) (*Leased, error) {
 // that can't be. Those for keys that l knows are for l alone.
 func (l *Leased) Inner() Store { return l.inner }
 
-// SetNodes says that n processes share the inner store from now on; less than 1
-// counts as 1. Leases that are larger than the new block shrink as they are
-// used, and are over after Hold at the latest.
-func (l *Leased) SetNodes(n int) { l.nodes.Store(int64(max(1, n))) }
+// SetNodes says that n processes share the inner store from now on, less than 1 that
+// it is not known how many do: then nothing is leased. What is held beyond the new
+// block shrinks as it is used, and goes back within Hold. The bounds hold as long as
+// no process has a lower number than there are processes that hold anything: tell all
+// that one is to come, and let it begin when they have had Hold for it.
+func (l *Leased) SetNodes(n int) { l.nodes.Store(int64(max(0, n))) }
 
 // A LeaseBound says what leasing one limit costs at the most.
 type LeaseBound struct {
@@ -170,6 +172,9 @@ func (l *Leased) Bound(limit Limit) LeaseBound {
 
 // block returns the most units of a key that one of n nodes holds.
 func (l *Leased) block(most, n int64) int64 {
+	if n == 0 {
+		return 0
+	}
 	k := int64(l.share * float64(most) / float64(n))
 	if float64(k)*float64(n) > l.share*float64(most) { // rounded up on the way
 		k--

@@ -180,7 +180,7 @@ func (l *Leased) giveBack(ctx context.Context, at time.Time, all bool) error {
 			switch m := meterOf(e.meter); {
 			case m.limit.Algorithm == FixedWindow && there >= e.until:
 				sh.forfeit(e)
-			case !all && !e.over(there):
+			case !all && !e.over(there) && e.have <= l.block(m.most, l.nodes.Load()): // or there are more nodes now
 			case e.lapsed(there):
 				sh.lapse(e)
 			default:
