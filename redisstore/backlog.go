@@ -37,10 +37,11 @@ func (b *backlog) take() []*op {
 	return ops
 }
 
-// resend sends what had to wait, each once more, and puts the seed back if the server
-// lost it.
+// resend sends what had to wait, each once more, puts the seed back if the server
+// lost it, and counts who shares it.
 func (s *Store) resend() {
 	s.runs(s.restoreSeed)
+	s.runs(s.recount)
 	s.runs(func() {
 		for _, o := range s.late.take() {
 			if s.closed.Load() && s.late.keep(o) {

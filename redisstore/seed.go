@@ -19,8 +19,8 @@ if not seed then
 end
 return {seed}`
 
-// seedEvery is how often the seed of the server is looked at.
-const seedEvery = 5 * time.Second
+// lookEvery is how often the seed of the server is looked at, and who shares it.
+const lookEvery = 5 * time.Second
 
 // Seed returns the secret under which all who share the store digest their
 // keys: the one that the server keeps, at the prefix and "seed", or a new one
@@ -36,9 +36,8 @@ func (s *Store) Seed(ctx context.Context) (spillgate.Seed, error) {
 	if err != nil {
 		return spillgate.Seed{}, err
 	}
-	if s.seed.Swap(&kept) == nil {
-		s.runs(s.keepSeed)
-	}
+	s.seed.Store(&kept)
+	s.look()
 	return spillgate.SeedFrom(kept), nil
 }
 
@@ -59,9 +58,13 @@ func (s *Store) keptSeed(ctx context.Context, secret [16]byte) ([16]byte, error)
 	return secret, fmt.Errorf("redisstore: %w: %q is no seed: something else writes under this prefix; delete it, or choose another prefix", ErrType, key)
 }
 
-// keepSeed looks after the seed as long as s is open.
-func (s *Store) keepSeed() {
-	timer := time.NewTicker(seedEvery)
+// look looks after the seed, and counts, as long as s is open.
+func (s *Store) look() {
+	s.looking.Do(func() { s.runs(s.keepLooking) })
+}
+
+func (s *Store) keepLooking() {
+	timer := time.NewTicker(s.every)
 	defer timer.Stop()
 	for {
 		select {
@@ -69,6 +72,7 @@ func (s *Store) keepSeed() {
 			return
 		case <-timer.C:
 			s.restoreSeed()
+			s.recount()
 		}
 	}
 }

@@ -31,12 +31,15 @@ type Stats struct {
 	// counts those that found no room, or no answer when they were sent at last.
 	Late    int
 	Dropped uint64
+	// Nodes is how many stores share the server, as [Store.CountNodes] told last; 0 if it
+	// was not asked to, or does not know yet.
+	Nodes int
 }
 
 type counters struct {
 	calls, gathered, opened, shut, probes atomic.Uint64
 	refused, overDenied, dropped          atomic.Uint64
-	open                                  atomic.Int64
+	open, nodes                           atomic.Int64
 	faults                                [faults]atomic.Uint64
 }
 
@@ -47,7 +50,7 @@ func (s *Store) Stats() Stats {
 		Calls: c.calls.Load(), Gathered: c.gathered.Load(),
 		Open: int(c.open.Load()), Opened: c.opened.Load(), Shut: c.shut.Load(), Probes: c.probes.Load(),
 		Refused: c.refused.Load(), Remembered: s.refusals.size(),
-		OverDenied: c.overDenied.Load(), Late: s.late.size(), Dropped: c.dropped.Load(),
+		OverDenied: c.overDenied.Load(), Late: s.late.size(), Dropped: c.dropped.Load(), Nodes: int(c.nodes.Load()),
 	}
 	for i := range st.Faults {
 		st.Faults[i] = c.faults[i].Load()

@@ -38,6 +38,9 @@ type Store struct {
 
 	seed      atomic.Pointer[[16]byte] // that Seed returned
 	otherSeed atomic.Bool              // the server was seen to keep another
+	census    census
+	every     time.Duration // both are looked at
+	looking   sync.Once
 
 	closed     atomic.Bool
 	closing    chan struct{}
@@ -78,7 +81,7 @@ func open(conn Conn, o options) *Store {
 	now := time.Now()
 	s := &Store{
 		conn: conn, options: o, patience: o.budget - o.budget/10, base: now, punctual: conn.Punctual(),
-		lanes: map[string]*lane{}, asks: map[ask]string{}, closing: make(chan struct{}),
+		lanes: map[string]*lane{}, asks: map[ask]string{}, closing: make(chan struct{}), every: lookEvery,
 	}
 	s.offset.Store(now.UnixNano())
 	s.ways.init(s)
@@ -87,16 +90,21 @@ func open(conn Conn, o options) *Store {
 
 // Close stops what runs in the background. The client stays open. Corrections
 // that wait for a server are sent once more, all within one budget; what is not
-// answered is dropped, and counted. What is asked afterwards is
+// answered is dropped, and counted. Then the store is not counted any more
+// ([Store.CountNodes]). What is asked afterwards is
 // answered with [spillgate.ErrClosed]. It returns nil.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	if s.closed.CompareAndSwap(false, true) {
+	first := s.closed.CompareAndSwap(false, true)
+	if first {
 		close(s.closing)
 	}
 	s.mu.Unlock()
 	s.background.Wait()
 	s.sendLast()
+	if first {
+		s.leave()
+	}
 	return nil
 }
 

@@ -46,6 +46,19 @@ func TestCluster(t *testing.T) {
 	client := clusterClient(t, redistest.Cluster(t, 3))
 	t.Run("keys spread", func(t *testing.T) { suite(t, client) })
 	t.Run("one hash tag", func(t *testing.T) { suite(t, client, redisstore.Prefix("{one}:")) })
+	counted(t, client)
+}
+
+// counted has stores count each other.
+func counted(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	for want := range 3 {
+		s := open(t, client, redisstore.Prefix("counted:"))
+		eventually(t, "all are counted", func() (all bool) {
+			s.CountNodes(func(n redisstore.Nodes) { all = n.Count == want+1 })
+			return all
+		})
+	}
 }
 
 func TestSentinel(t *testing.T) {
@@ -61,4 +74,5 @@ func TestSentinel(t *testing.T) {
 		return err == nil && len(g.Primary.Do("keys", "*"+c.Space.Name()+"*").([]any)) == 1
 	})
 	t.Run("after", func(t *testing.T) { suite(t, client) })
+	counted(t, client)
 }
