@@ -87,11 +87,13 @@ func TestRights(t *testing.T) {
 	if _, err := s.Seed(t.Context()); err != nil {
 		t.Error(err)
 	}
-	s.CountNodes(func(n redisstore.Nodes) {
+	counts := open(t, client)
+	counts.CountNodes(func(n redisstore.Nodes) {
 		if n.Fault == redisstore.Denied {
 			t.Errorf("not counted: %+v", n)
 		}
 	})
+	counts.Close()
 	c := charge(t, "1000000/h burst 1000000")
 	for _, w := range words {
 		right, ok := strings.CutPrefix(w.(string), "+")
