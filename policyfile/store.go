@@ -27,7 +27,9 @@ type Store struct {
 	Cluster bool
 	// PasswordFile holds the password; "" if there is none.
 	PasswordFile string
-	// SentinelPasswordFile holds that of the Sentinels; "" if they have none.
+	// SentinelUser is the user of the Sentinels, where that is not their default one.
+	SentinelUser string
+	// SentinelPasswordFile holds the password of the Sentinels; "" if they have none.
 	SentinelPasswordFile string
 	// CAFile holds the certificates of those who sign the servers' certificates,
 	// in PEM; "" for those that the system trusts.
@@ -67,7 +69,7 @@ var storeForm = form[Store]{
 	what:    "the store part",
 	example: "store: {redis: redis://127.0.0.1:6379, nodes: 3}",
 	also: map[string]string{"url": "redis", "address": "redis", "addr": "redis", "valkey": "redis", "master": "sentinel", "replicas": "nodes",
-		"budget": "timeout", "password": "password_file", "sentinel_password": "sentinel_password_file", "seed": "seed_file",
+		"budget": "timeout", "password": "password_file", "sentinel_password": "sentinel_password_file", "sentinel_username": "sentinel_user", "seed": "seed_file",
 		"ca": "ca_file", "cert_file": "certificate_file", "certificate": "certificate_file", "key": "key_file"},
 	fields: []field[Store]{
 		in("redis", "The servers: redis://HOST:PORT, or rediss:// for TLS. Several are Sentinels, or some of a cluster.", oneOrMore(redisURL),
@@ -78,6 +80,8 @@ var storeForm = form[Store]{
 			func(s *Store, v bool) { s.Cluster = v }),
 		in("password_file", "The file that holds the password.", filePath,
 			func(s *Store, v string) { s.PasswordFile = v }),
+		in("sentinel_user", "The user of the Sentinels, where they have users; needs sentinel_password_file.", word,
+			func(s *Store, v string) { s.SentinelUser = v }),
 		in("sentinel_password_file", "The file that holds the password of the Sentinels, if they have one.", filePath,
 			func(s *Store, v string) { s.SentinelPasswordFile = v }),
 		in("ca_file", "The file with the certificates of those who sign the servers' certificates, in PEM. Left out, those that the system trusts.", filePath,
@@ -126,6 +130,8 @@ func readStore(d *decoder, n *yaml.Node, into *Server) {
 		d.fail(entry(m.at("redis"), i), "write all like the first: the scheme, the user and the database are those of all servers", "redis: %s and %s differ in more than the host", s.Redis[i], s.Redis[0])
 	case s.SentinelPasswordFile != "" && s.Sentinel == "":
 		d.fail(m.at("sentinel_password_file"), "write password_file, or add sentinel: NAME", "sentinel_password_file: the servers are no Sentinels")
+	case s.SentinelUser != "" && s.SentinelPasswordFile == "":
+		d.fail(m.at("sentinel_user"), "add sentinel_password_file: /etc/spillgate/sentinel-password", "sentinel_user: a user has a password")
 	case s.CertificateFile != "" && s.KeyFile == "":
 		d.fail(m.at("certificate_file"), "add key_file: /etc/spillgate/redis.key", "the certificate's key is not named")
 	case s.KeyFile != "" && s.CertificateFile == "":

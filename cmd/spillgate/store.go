@@ -163,7 +163,7 @@ func redisClient(c *policyfile.Store) (redis.UniversalClient, error) {
 	}
 	o := &redis.UniversalOptions{
 		Addrs: addrs, MasterName: c.Sentinel, IsClusterMode: c.Cluster, DB: first.DB,
-		Username: first.Username, Password: password, SentinelPassword: sentinel, TLSConfig: encrypted,
+		Username: first.Username, Password: password, SentinelUsername: c.SentinelUser, SentinelPassword: sentinel, TLSConfig: encrypted,
 		DialTimeout: time.Second, ReadTimeout: budget, WriteTimeout: budget, ContextTimeoutEnabled: true,
 		MaxRetries: -1, DialerRetries: 1, // else a refused connection is one that takes too long
 		ClientName: "spillgate-" + strconv.Itoa(os.Getpid()),
@@ -228,7 +228,11 @@ func storeText(s *policyfile.Server) []string {
 		line += "; the password is in " + c.PasswordFile
 	}
 	if c.SentinelPasswordFile != "" {
-		line += "; that of the Sentinels is in " + c.SentinelPasswordFile
+		whose := "the Sentinels"
+		if c.SentinelUser != "" {
+			whose = "the Sentinels' user " + c.SentinelUser
+		}
+		line += fmt.Sprintf("; that of %s is in %s", whose, c.SentinelPasswordFile)
 	}
 	if c.SeedFile != "" {
 		line += "; the seed is in " + c.SeedFile
@@ -260,6 +264,7 @@ type checkedStore struct {
 	Share    float64  `json:"share_percent,omitempty"` // of leases
 
 	PasswordFile         string `json:"password_file,omitempty"`
+	SentinelUser         string `json:"sentinel_user,omitempty"`
 	SentinelPasswordFile string `json:"sentinel_password_file,omitempty"`
 	CAFile               string `json:"ca_file,omitempty"`
 	CertificateFile      string `json:"certificate_file,omitempty"`
@@ -277,7 +282,7 @@ func storeJSON(s *policyfile.Server) *checkedStore {
 	}
 	out := &checkedStore{Redis: c.Redis, Sentinel: c.Sentinel, Cluster: c.Cluster, Mode: "exact", Nodes: c.Nodes,
 		Prefix: redisstore.DefaultPrefix, Timeout: redisstore.DefaultBudget.Seconds(),
-		PasswordFile: c.PasswordFile, SentinelPasswordFile: c.SentinelPasswordFile,
+		PasswordFile: c.PasswordFile, SentinelUser: c.SentinelUser, SentinelPasswordFile: c.SentinelPasswordFile,
 		CAFile: c.CAFile, CertificateFile: c.CertificateFile, KeyFile: c.KeyFile, SeedFile: c.SeedFile}
 	if c.Leased {
 		out.Mode, out.Share = "leased", float64(c.Share)

@@ -111,6 +111,18 @@ rules:
 	}
 }
 
+// What check says of the users and passwords of a store.
+func TestStoreText(t *testing.T) {
+	s := &policyfile.Server{Store: policyfile.Store{Redis: []string{"redis://gate@a:26379"}, Sentinel: "main", Nodes: 1,
+		PasswordFile: "/pw", SentinelUser: "watcher", SentinelPasswordFile: "/sentinels"}}
+	if text := strings.Join(storeText(s), "\n"); !strings.Contains(text, "the password is in /pw; that of the Sentinels' user watcher is in /sentinels") {
+		t.Error(text)
+	}
+	if c := storeJSON(s); c.SentinelUser != "watcher" || c.SentinelPasswordFile != "/sentinels" {
+		t.Errorf("%+v", c)
+	}
+}
+
 // TestSeedFile starts while the store is away, which without the file it does
 // not.
 func TestSeedFile(t *testing.T) {

@@ -5,8 +5,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/spillgate/spillgate/redisstore/redistest"
 )
@@ -60,22 +63,40 @@ func TestStoreTLSNeedsFiles(t *testing.T) {
 	}
 }
 
-// Sentinels have a password of their own.
+// Sentinels have a password of their own, and may have a user, who needs the rights
+// that the manual names.
 func TestSentinelPassword(t *testing.T) {
 	g := redistest.Replicated(t)
+	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var watcher []any
+	for _, word := range strings.Fields(string(regexp.MustCompile(`(?m)^ACL SETUSER watcher .*$`).Find(manual))) {
+		watcher = append(watcher, word)
+	}
+	g.Sentinel.Do(watcher...)
 	g.Sentinel.Do("acl", "setuser", "default", "resetpass", ">of the sentinels")
 	g.Primary.Do("acl", "setuser", "gate", "on", ">of the primary", "~*", "+@all")
 	dir := t.TempDir()
-	for name, text := range map[string]string{"sentinel": "of the sentinels\n", "primary": "of the primary\n"} {
+	for name, text := range map[string]string{"sentinel": "of the sentinels\n", "watcher": "PASSWORD\n", "primary": "of the primary\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p := start(t, clustered(fmt.Sprintf("redis: redis://gate@%s, sentinel: main, prefix: 's:', timeout: 5s, password_file: %s/primary, sentinel_password_file: %s/sentinel",
-		g.Sentinel.Addr, dir, dir)), "--demo")
-	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
-		if got := status(t, p.url+"/?r=1"); got != want {
-			t.Errorf("%d, want %d\n%s", got, want, p.log)
+	for _, as := range []string{"sentinel_password_file: %s/sentinel", "sentinel_user: watcher, sentinel_password_file: %s/watcher"} {
+		store := fmt.Sprintf("redis: redis://gate@%s, sentinel: main, prefix: 's:', timeout: 5s, password_file: %s/primary, ", g.Sentinel.Addr, dir)
+		p := start(t, clustered(store+fmt.Sprintf(as, dir)), "--demo")
+		for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+			if got := status(t, p.url+"/?r=1"); got != want {
+				t.Errorf("%s: %d, want %d\n%s", as, got, want, p.log)
+			}
 		}
+		g.Primary.Do("flushall")
+	}
+	c := redis.NewClient(&redis.Options{Addr: g.Sentinel.Addr, Password: "of the sentinels"})
+	t.Cleanup(func() { c.Close() })
+	if refused, err := c.ACLLog(t.Context(), 10).Result(); err != nil || len(refused) > 0 {
+		t.Errorf("the Sentinel refused %v, error %v", refused, err)
 	}
 }
