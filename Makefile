@@ -20,10 +20,8 @@ run: build ## build, then serve examples/quickstart.yaml in front of a demo upst
 	bin/spillgate serve $(POLICY) --demo
 
 .PHONY: test
-test: needs ## all tests of all modules, with the race detector
-	go test -race work
-	go test -run Alloc . ./policy ./policyfile ./httplimit ./grpclimit ./redisstore # sync.Pool forgets at random under -race
-	@$(MAKE) --no-print-directory house
+test: needs ## all tests of all modules, with the race detector where goroutines meet
+	@scripts/test
 
 # These tests read files of every module. `go test` notices changed files
 # only inside the module under test, so a cached pass of these would be stale.

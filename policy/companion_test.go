@@ -2,11 +2,9 @@ package policy
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A rule is no companion where an exemption switches it off for some of those
@@ -109,40 +107,5 @@ func TestCompanionsOfTheSameKind(t *testing.T) {
 	address.Failures = []string{"4xx", "500"}
 	if _, err := Compile([]Rule{token, address}); err != nil {
 		t.Error(err)
-	}
-}
-
-// Thousands of rules are compared with each other in about a second, and what
-// takes too long is told.
-func TestManyRules(t *testing.T) {
-	began := time.Now()
-	var rules []Rule
-	for i := range MaxRules / 2 {
-		r := testRule(t, fmt.Sprintf("r%d", i), "10/s", "client.ip")
-		r.Match = Match{{Attribute{Kind: Path}, []string{fmt.Sprintf("/v%d/things", i)}}, {Attribute{Kind: Method}, []string{"GET", "POST"}}}
-		claimed := testRule(t, fmt.Sprintf("c%d", i), "10/s", "header.x-id", "path")
-		claimed.Match = r.Match
-		rules = append(rules, claimed, r)
-	}
-	p, err := Compile(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w := p.Warnings(); len(w) > 0 {
-		t.Errorf("%d warnings, such as %+v", len(w), w[0])
-	}
-	t.Logf("%s", time.Since(began))
-	for i := range rules { // without a literal none is found by the index
-		rules[i].Match = Match{{Attribute{Kind: ClientIP}, []string{fmt.Sprintf("10.%d.%d.0/24", i/200, i%200)}}}
-		rules[i].Key = rules[1].Key
-		if i%2 == 0 {
-			rules[i] = Rule{Name: rules[i].Name, Deny: true, Match: rules[i].Match}
-		}
-	}
-	if p, err = Compile(rules); err != nil {
-		t.Fatal(err)
-	}
-	if w := p.Warnings(); len(w) != 1 || w[0].Code != "unlooked" || w[0].Index == 0 {
-		t.Errorf("%+v", w)
 	}
 }

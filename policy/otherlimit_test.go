@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -185,43 +184,5 @@ func TestOverridesThatSayNothing(t *testing.T) {
 	}
 	if _, err := Compile([]Rule{testRule(t, everyRule, "1/s")}); err == nil {
 		t.Error("a rule may be named as overrides are")
-	}
-}
-
-func TestOverridesAreBounded(t *testing.T) {
-	p, err := Compile([]Rule{testRule(t, "own", "10/s", "client.ip")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	one := Override{Deny: true, Match: on(t, "user", "a*")}
-	for name, tt := range map[string]struct {
-		n    int
-		o    Override
-		want string
-	}{
-		"too many":      {MaxOverrides + 1, Override{Deny: true, Match: on(t, "user", "a")}, "10001 overrides"},
-		"too many odd":  {MaxSearched + 1, one, "one by one"},
-		"as many odd":   {MaxSearched, one, ""},
-		"as many plain": {MaxOverrides, Override{Deny: true, Match: on(t, "user", "a")}, ""},
-		"large lists":   {2, Override{Deny: true, List: "x", Entries: make([]Entry, 0)}, ""},
-	} {
-		list := make([]Override, tt.n)
-		for i := range list {
-			list[i] = tt.o
-		}
-		_, err := p.WithOverrides(list)
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: error %v", name, err)
-		}
-	}
-	entries := make([]Entry, MaxEntries+1)
-	for i := range entries {
-		entries[i].Network = netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i)}), 32)
-	}
-	if _, err := p.WithOverrides([]Override{{Deny: true, List: "x", Entries: entries}}); err == nil || !strings.Contains(err.Error(), "at most 1000000") {
-		t.Errorf("a list that is too long: %v", err)
-	}
-	if q, err := p.WithOverrides([]Override{{Deny: true, List: "x", Entries: entries[1:]}}); err != nil || q.Overrides().Len() != MaxEntries {
-		t.Errorf("the longest list: %v", err)
 	}
 }

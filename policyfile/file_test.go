@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -237,53 +236,5 @@ func TestErrorsAreFewAndShort(t *testing.T) {
 		if err == nil || len(err.Error()) > 3*maxMessage {
 			t.Errorf("%s: the message is %d bytes long", text, len(fmt.Sprint(err)))
 		}
-	}
-}
-
-// TestLargeFiles holds the worst files that may be read, as far as we know
-// them, under the bound on memory that the manual tells.
-func TestLargeFiles(t *testing.T) {
-	var realistic, many, laugh strings.Builder
-	realistic.WriteString("rules:\n")
-	for i := range policy.MaxRules / raced {
-		fmt.Fprintf(&realistic, "  - name: r%d\n    match: {host: \"*.tunnel.example\", path: /login/**, method: [POST, PUT]}\n", i)
-		fmt.Fprintf(&realistic, "    limit: 10/s\n    key: client.ip\n    # %s\n", strings.Repeat("a comment ", 50))
-	}
-	many.WriteString("rules:\n")
-	for i := range policy.MaxRules + 1 {
-		fmt.Fprintf(&many, "- {name: r%d, limit: 1/s}\n", i)
-	}
-	laugh.WriteString("rules:\n  - {name: first, limit: 1/s, key: &k [" + strings.Repeat("host,", 5000) + "]}\n")
-	for i := range 9000 {
-		fmt.Fprintf(&laugh, "  - {name: r%d, limit: 1/s, key: *k}\n", i)
-	}
-	for name, c := range map[string]struct {
-		text string
-		want string // in the error; "" for none
-	}{
-		"ten thousand rules": {realistic.String(), ""},
-		"one rule more":      {many.String(), "more than 10000 rules"},
-		"small pieces":       {"[" + strings.Repeat("a: b,", maxPieces/raced-10) + "]", "want a policy file"},
-		"smaller pieces":     {"[" + strings.Repeat("a,", maxPieces) + "]", "more than 300000 lines"},
-		"aliases":            {laugh.String(), "too many values"},
-		"one long value":     {"rules: [{name: a, limit: 1/s, match: {path: /" + strings.Repeat("x", MaxSize/raced-100) + "}}]", ""},
-		"one long limit":     {"rules: [{name: a, limit: " + strings.Repeat("1", MaxSize/raced-100) + "}]", "limit: 111"},
-		"deep":               {strings.Repeat("[", MaxSize/100), "deeper than 20"},
-		"deep by dashes":     {strings.Repeat("- ", MaxSize/2), "deeper than 20"},
-		"documents":          {strings.Repeat("---\n", maxPieces), "second document"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			_, err := Parse("x", []byte(c.text))
-			runtime.ReadMemStats(&after)
-			if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
-				t.Errorf("error %.300s, want %q", got, c.want)
-			}
-			// What is allocated in all is more than what is held at once.
-			if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 1500 {
-				t.Errorf("allocated %d MB", mb)
-			}
-		})
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/policy"
 )
 
@@ -89,32 +88,6 @@ func TestBrokenLists(t *testing.T) {
 	var errs Errors
 	if !errors.As(err, &errs) || len(errs) != maxListErrors {
 		t.Errorf("%d errors of a file of nothing else", len(errs))
-	}
-}
-
-func TestListOf200000Lines(t *testing.T) {
-	var b strings.Builder
-	for i := range 200_000 {
-		fmt.Fprintf(&b, "10.%d.%d.%d # %d\r\n", i>>16, i>>8&255, i&255, i)
-	}
-	f, err := ParseFS(fstest.MapFS{"deny.txt": {Data: []byte(b.String())}}, "p.yaml", []byte("rules: [{name: a, key: client.ip, limit: 10/s}]\noverrides: [{deny: true, list: deny.txt}]"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := f.Policy.Overrides().Len(); n != 200_000 {
-		t.Errorf("%d entries", n)
-	}
-	m := spillgate.NewMemory()
-	defer m.Close()
-	e := policy.NewEngine(f.Policy, m)
-	for ip, want := range map[string]bool{"10.0.0.0": false, "10.3.13.63": false, "10.3.13.64": true, "9.255.255.255": true} {
-		v := e.Decide(t.Context(), policy.Attrs{"client.ip": ip})
-		if v.Allowed != want {
-			t.Errorf("%s: allowed %t", ip, v.Allowed)
-		}
-		if !want && v.Refusing().Line() == 0 {
-			t.Errorf("%s: by no line", ip)
-		}
 	}
 }
 

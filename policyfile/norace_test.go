@@ -1,5 +1,0 @@
-//go:build !race
-
-package policyfile
-
-const raced = 1
