@@ -40,7 +40,7 @@ type Store struct {
 	CertificateFile, KeyFile string
 	// Prefix begins every key; "" is the store's own.
 	Prefix string
-	// Nodes is how many gateways share the store; at least 1.
+	// Nodes is how many gateways share the store; 0 if they are to count each other.
 	Nodes int
 	// Timeout is how long a call may take; 0 is the store's own.
 	Timeout time.Duration
@@ -92,7 +92,7 @@ var storeForm = form[Store]{
 			func(s *Store, v string) { s.KeyFile = v }),
 		in("prefix", "Begins every key. In braces, as in {shop}, it keeps all keys in one slot of a cluster.", word,
 			func(s *Store, v string) { s.Prefix = v }),
-		in("nodes", "How many gateways share the store: while it fails, a rule with on_fault local counts by its part of the limit.", whole(1, maxNodes),
+		in("nodes", "How many gateways share the store: while it fails, a rule with on_fault local counts by its part of the limit. Left out, they count each other.", whole(1, maxNodes),
 			func(s *Store, v int64) { s.Nodes = int(v) }),
 		in("timeout", "How long a call may take, 1ms to 10s; 20ms if left out.", duration,
 			func(s *Store, v time.Duration) { s.Timeout = v }),
@@ -106,7 +106,7 @@ var storeForm = form[Store]{
 }
 
 func readStore(d *decoder, n *yaml.Node, into *Server) {
-	s := Store{Nodes: 1}
+	var s Store
 	m, ok := storeForm.read(d, n, &s)
 	if !ok || m.strange {
 		return
@@ -258,9 +258,12 @@ func (s *Store) Text() string {
 		}
 		mode = fmt.Sprintf("leased (at most %g%% of a limit in blocks)", share)
 	}
-	nodes := "1 node"
-	if s.Nodes > 1 {
-		nodes = fmt.Sprintf("%d nodes", s.Nodes)
+	nodes := fmt.Sprintf("%d nodes", s.Nodes)
+	switch s.Nodes {
+	case 0:
+		nodes = "nodes counted"
+	case 1:
+		nodes = "1 node"
 	}
 	return fmt.Sprintf("%s, %s, %s", where, mode, nodes)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/spillgate/spillgate/redisstore"
 )
 
-// leaseOptions are those of the store of a policy file.
+// leaseOptions are those of the store of a policy file. Where nodes are counted what one
+// alone may hold is what all may hold together, however many there are.
 func leaseOptions(c *policyfile.Store) spillgate.LeaseOptions {
 	return spillgate.LeaseOptions{Nodes: max(1, c.Nodes), Share: float64(c.Share) / 100, Mixed: true}
 }
@@ -49,7 +50,11 @@ func leases(f *policyfile.File) (leased []checkedLease, exact []string) {
 func leasesText(f *policyfile.File) (lines []string) {
 	leased, exact := leases(f)
 	for _, l := range leased {
-		lines = append(lines, fmt.Sprintf("leased: %s in blocks of up to %d; at most %d beyond its limit, and at most %d unspent while somebody is refused", l.Rule, l.Block, l.Extra, l.Stranded))
+		blocks := fmt.Sprintf("blocks of up to %d", l.Block)
+		if f.Server.Store.Nodes == 0 {
+			blocks = fmt.Sprintf("blocks of up to %d divided by the number of gateways, while those are no more than %d", l.Block, l.Block)
+		}
+		lines = append(lines, fmt.Sprintf("leased: %s in %s; at most %d beyond its limit, and at most %d unspent while somebody is refused", l.Rule, blocks, l.Extra, l.Stranded))
 	}
 	if len(exact) > 0 && f.Server.Store.Leased {
 		lines = append(lines, "asked exactly: "+few(exact, ", "))
@@ -67,7 +72,7 @@ func logStore(logger *slog.Logger, s *redisstore.Store) {
 		}
 	}
 	logger.Info("the store's numbers", "calls", st.Calls, "carried", st.Gathered, "refused_without_a_call", st.Refused, "refusals_remembered", st.Remembered,
-		"opened", st.Opened, "not_asked", st.Shut, "probes", st.Probes, "over_denied", st.OverDenied,
+		"opened", st.Opened, "not_asked", st.Shut, "probes", st.Probes, "over_denied", st.OverDenied, "nodes_counted", st.Nodes,
 		"corrections_waiting", st.Late, "corrections_dropped", st.Dropped, slog.Group("faults", faults...))
 }
 

@@ -155,6 +155,7 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 		}
 	}
 	eng := policy.NewEngine(file.Policy, store, engine...)
+	countNodes(store, &server.Store, eng, logger)
 	g, err := gateway.New(gateway.Config{
 		Engine:   eng,
 		Upstream: upstream,

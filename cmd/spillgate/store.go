@@ -42,9 +42,6 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 	opts := []redisstore.Option{redisstore.Watch(told.watch), redisstore.OtherSeed(func() {
 		logger.Error("the store keeps another seed than this gateway has: it lost its data, and another gateway started before the seed was put back; the two count apart until one of them is started again (a seed_file for all prevents it)")
 	})}
-	if c.Nodes == 1 {
-		logger.Warn("the store is shared by 1 gateway, by the file: if there are more, say how many (server.store.nodes), or each has the whole limit of a rule with on_fault local while the store is away")
-	}
 	if c.Prefix != "" {
 		opts = append(opts, redisstore.Prefix(c.Prefix))
 	} else {
@@ -258,7 +255,8 @@ type checkedStore struct {
 	Sentinel string   `json:"sentinel,omitempty"`
 	Cluster  bool     `json:"cluster,omitempty"`
 	Mode     string   `json:"mode"`
-	Nodes    int      `json:"nodes"`
+	Nodes    int      `json:"nodes,omitempty"` // 0: they count each other
+	Counted  bool     `json:"nodes_counted"`
 	Prefix   string   `json:"prefix"`
 	Timeout  float64  `json:"timeout_seconds"`
 	Share    float64  `json:"share_percent,omitempty"` // of leases
@@ -280,7 +278,7 @@ func storeJSON(s *policyfile.Server) *checkedStore {
 	if !c.Shared() {
 		return nil
 	}
-	out := &checkedStore{Redis: c.Redis, Sentinel: c.Sentinel, Cluster: c.Cluster, Mode: "exact", Nodes: c.Nodes,
+	out := &checkedStore{Redis: c.Redis, Sentinel: c.Sentinel, Cluster: c.Cluster, Mode: "exact", Nodes: c.Nodes, Counted: c.Nodes == 0,
 		Prefix: redisstore.DefaultPrefix, Timeout: redisstore.DefaultBudget.Seconds(),
 		PasswordFile: c.PasswordFile, SentinelUser: c.SentinelUser, SentinelPasswordFile: c.SentinelPasswordFile,
 		CAFile: c.CAFile, CertificateFile: c.CertificateFile, KeyFile: c.KeyFile, SeedFile: c.SeedFile}
