@@ -4,7 +4,8 @@
 //
 //	store, err := redisstore.New(rdb) // a *redis.Client or *redis.ClusterClient
 //	seed, err := store.Seed(ctx)      // all machines digest keys alike
-//	eng := policy.NewEngine(pol, store, policy.Seeded(seed), policy.Nodes(3))
+//	eng := policy.NewEngine(pol, store, policy.Seeded(seed))
+//	store.CountNodes(func(n redisstore.Nodes) { eng.SetNodes(n.Count) })
 //
 // All charges of a request are one round trip where their keys are in one slot and
 // were written under the same limits, decided by one script on the server's clock.
