@@ -3,6 +3,7 @@ package spillgate
 import (
 	"container/heap"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -385,9 +386,28 @@ func (ln *line) standing(l *Limiter, b *binding, tag uint64, n int64) (Decision,
 		return d, true
 	}
 	_, _, at := ln.project(q, b, m, now, &waiter{limiter: l, tag: tag, n: n})
+	if m.limit.Algorithm == Concurrency {
+		at = q.turnover(m, d, n)
+		d.ResetAfter = max(d.ResetAfter, at.sub(d.At))
+	}
 	d.Allowed, d.Reason = false, OverLimit
 	d.RetryAfter = max(1, d.RetryAfter, at.sub(d.At))
 	return d, true
+}
+
+// turnover returns an instant at which all who stand in q and n units more had
+// their slots, also if none is given back before it expires. All that are held
+// expire by the reset of d, and as many each time after.
+func (q *queue) turnover(m *Meter, d Decision, n int64) Instant {
+	for w := q.head; w != nil; w = w.next {
+		n = later(n, w.n)
+	}
+	at, period := later(int64(d.At), int64(d.ResetAfter)), int64(m.limit.Period)
+	times := (n - 1) / m.limit.Cap()
+	if times > (math.MaxInt64-at)/period {
+		return math.MaxInt64
+	}
+	return Instant(at + times*period)
 }
 
 // changed looks at everybody again, or at those who wait for one key: a limit

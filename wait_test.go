@@ -299,6 +299,32 @@ func TestWaitersFeelChanges(t *testing.T) {
 	})
 }
 
+// Who takes a slot while others stand in line is told when all of these had
+// theirs, also if nobody gives one back before it expires.
+func TestWhoDoesNotStandInLineForSlotsIsToldItsEnd(t *testing.T) {
+	bubble(t, "2 at once for 1h", func(t *testing.T, l *Limiter) {
+		for range 2 {
+			if d := l.Take("k", 1); !d.Allowed {
+				t.Fatal(d)
+			}
+		}
+		<-time.After(time.Minute)
+		var wg sync.WaitGroup
+		for i, want := range []time.Duration{59 * time.Minute, 59 * time.Minute, 119 * time.Minute, 119 * time.Minute} {
+			if d := l.Take("k", 1); d.Allowed || d.RetryAfter != want || d.ResetAfter < want {
+				t.Errorf("behind %d: retry %s, reset %s; want %s", i, d.RetryAfter, d.ResetAfter, want)
+			}
+			wg.Go(func() {
+				if _, err := l.Wait(context.Background(), "k", 1); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+	})
+}
+
 func TestReservations(t *testing.T) {
 	bubble(t, "1/s burst 1", func(t *testing.T, l *Limiter) {
 		reserve := func() *Reservation {

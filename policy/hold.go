@@ -86,7 +86,7 @@ type line struct {
 	first, last *place
 	n           int
 	units       int64     // of all but the first
-	due         time.Time // when the first expects to pass
+	due         time.Time // when the first expects to pass; of slots, when it asks
 }
 
 // A place is one in a line.
@@ -195,9 +195,9 @@ func (h *held) first() bool {
 // takeInTurn takes the charges of s if it is h's turn, and otherwise, or if
 // they are refused for a while, puts h in line.
 func (e *Engine) takeInTurn(ctx context.Context, v *Verdict, s *scratch, h *held) {
-	if i, wait, behind := e.standBehind(s, h); behind {
+	if i, wait, units, behind := e.standBehind(s, h); behind {
 		if h.place == nil {
-			e.refuseInLine(ctx, v, s, i, wait)
+			e.refuseInLine(ctx, v, s, i, wait, units)
 			e.conclude(ctx, v, s)
 		}
 		return
@@ -207,16 +207,17 @@ func (e *Engine) takeInTurn(ctx context.Context, v *Verdict, s *scratch, h *held
 		return
 	}
 	h.leave()
+	e.tellLines(v, s)
 	e.conclude(ctx, v, s)
 }
 
 // standBehind puts h in the first line that is there for one of its charges, if
 // it is not the first there already. It reports whether there is one: then h
-// has a place, or none if it can't be served in time. i is the charge's, and
-// wait is how long it would take.
-func (e *Engine) standBehind(s *scratch, h *held) (i int, wait time.Duration, behind bool) {
+// has a place, or none if it can't be served in time. i is the charge's, units
+// are those of the line, and wait is how long it would take if that is known.
+func (e *Engine) standBehind(s *scratch, h *held) (i int, wait time.Duration, units int64, behind bool) {
 	if e.lines.busy.Load() == 0 {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
 	l := h.lines
 	l.mu.Lock()
@@ -227,38 +228,33 @@ func (e *Engine) standBehind(s *scratch, h *held) (i int, wait time.Duration, be
 		if r.Delay.Most == 0 || c.N == 0 || c.Trial || c.Need > 0 {
 			continue
 		}
+		limit := c.Meter.Limit()
+		if c.N > limit.Cap()-c.Keep { // it never fits, and is told so
+			continue
+		}
 		q := l.of[lineKey{int32(s.index[i]), c.Key, c.Keep}]
 		if q == nil || h.place != nil && q.first == h.place {
 			continue
 		}
 		now := time.Now()
 		if h.place != nil && h.place.line == q { // its time is up before its turn
-			wait = max(1, q.due.Sub(now)+c.Meter.Limit().Earn(h.place.before()))
 			l.remove(h.place)
 			h.place = nil
-			return i, wait, true
+			return i, q.wait(now, limit, c.N), q.all(), true
 		}
 		h.begin(now, r.Delay.Most)
-		wait = max(1, q.due.Sub(now)+c.Meter.Limit().Earn(q.units+c.N))
+		wait = q.wait(now, limit, c.N)
 		if wait > h.reach(now, c.Meter) || q.n >= r.Delay.Filled().Queue || !l.room() {
 			if h.place != nil {
 				l.remove(h.place)
 				h.place = nil
 			}
-			return i, wait, true
+			return i, wait, q.all(), true
 		}
 		l.join(h, q, c.N)
-		return i, wait, true
+		return i, wait, 0, true
 	}
-	return 0, 0, false
-}
-
-// before returns the units of p and of all before it but the first.
-func (p *place) before() (units int64) {
-	for ; p.prev != nil; p = p.prev {
-		units += p.units
-	}
-	return units
+	return 0, 0, 0, false
 }
 
 // begin notes when h arrived and how long it may be held.
@@ -305,9 +301,10 @@ func (e *Engine) delayed(v *Verdict) (longest *Outcome) {
 func (e *Engine) stand(s *scratch, h *held, o *Outcome, wait time.Duration) bool {
 	l, now := h.lines, time.Now()
 	h.begin(now, o.Rule.Delay.Most)
+	limit := e.meter(o).Limit()
 	left := h.reach(now, e.meter(o))
-	if e.meter(o).Limit().Algorithm == spillgate.Concurrency {
-		wait = max(1, min(slotPoll, left))
+	if limit.Algorithm == spillgate.Concurrency {
+		wait = max(1, min(slotPoll, wait, left)) // to ask again, which nobody is told
 	}
 	if wait > left {
 		return false
@@ -334,7 +331,7 @@ func (e *Engine) stand(s *scratch, h *held, o *Outcome, wait time.Duration) bool
 			l.of = make(map[lineKey]*line)
 		}
 		l.of[key] = q
-	case q == nil, q.n >= o.Rule.Delay.Filled().Queue, !l.room(), q.due.Sub(now)+e.meter(o).Limit().Earn(q.units+units) > left:
+	case q == nil, q.n >= o.Rule.Delay.Filled().Queue, !l.room(), q.wait(now, limit, units) > left:
 		return false
 	}
 	l.join(h, q, units)
@@ -342,8 +339,10 @@ func (e *Engine) stand(s *scratch, h *held, o *Outcome, wait time.Duration) bool
 }
 
 // refuseInLine refuses a request whose line takes no more, without asking for
-// anything: it would overtake. The others are only asked how they stand.
-func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int, wait time.Duration) {
+// anything: it would overtake. The others are only asked how they stand, and so
+// is its own of slots: when those expire that are held tells how long it waits
+// behind so many units.
+func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int, wait time.Duration, units int64) {
 	asked := make([]int64, len(s.charges))
 	for j := range s.charges {
 		asked[j], s.charges[j].N = s.charges[j].N, 0
@@ -361,7 +360,10 @@ func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int
 		e.take(ctx, v, s)
 		return
 	}
-	d := &s.decisions[i]
+	d, c := &s.decisions[i], &s.charges[i]
+	if c.N = asked[i]; c.Meter.Limit().Algorithm == spillgate.Concurrency {
+		wait = e.policy.rules[s.index[i]].behind(c, d, units)
+	}
 	d.Allowed, d.Reason, d.RetryAfter, d.ResetAfter = false, spillgate.OverLimit, wait, max(wait, d.ResetAfter)
 	for j := range s.charges {
 		s.charges[j].N = asked[j]

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"testing"
 	"time"
 
@@ -77,5 +78,36 @@ func TestStopEndsHolds(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// Whom a full line for slots turns away is told when these expire, and not how
+// often the line asks for them.
+func TestAFullLineForSlotsTellsWhenTheyExpire(t *testing.T) {
+	release := make(chan struct{})
+	addr := upstream(t, func(http.ResponseWriter, *http.Request) { <-release })
+	slots := rule(t, "slots", "1 at once for 5min", []string{"client.ip"})
+	slots.Delay = policy.Delay{Most: policy.MaxDelay, Queue: 1}
+	store := asked{spillgate.NewMemory(), make(chan struct{}, 1<<10)}
+	f := serve(t, addr, compile(t, slots), func(c *gateway.Config) { c.Engine = policy.NewEngine(compile(t, slots), store) })
+	ask := func() <-chan reply {
+		got := make(chan reply, 1)
+		go func() { got <- get(t, visitor(t, "127.0.0.1"), f.url) }()
+		return got
+	}
+	served := ask()
+	<-store.times // it has the slot
+	held := ask()
+	<-store.times
+	<-store.times // it stands in line, and asked again
+	got := <-ask()
+	if wait, err := strconv.Atoi(got.Header.Get("Retry-After")); got.StatusCode != http.StatusTooManyRequests || err != nil || wait < 300 || wait > 600 {
+		t.Errorf("%d %v", got.StatusCode, got.Header)
+	}
+	close(release)
+	for _, c := range []<-chan reply{served, held} {
+		if got := <-c; got.StatusCode != http.StatusOK {
+			t.Errorf("%d %v", got.StatusCode, got.Header)
+		}
 	}
 }
