@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -149,5 +150,57 @@ func TestProbeDoesAll(t *testing.T) {
 	}
 	if commands < 20 {
 		t.Errorf("%d commands found", commands)
+	}
+}
+
+// The same rights are enough for another database and for a cluster, with what the
+// manual says of those: the servers refuse nothing, and without it there is no answer.
+func TestRightsElsewhere(t *testing.T) {
+	for _, f := range []struct {
+		rights  []any
+		db      int
+		servers []*redistest.Server
+	}{
+		{[]any{"+select"}, 3, []*redistest.Server{redistest.Start(t)}},
+		{[]any{"+cluster|slots", "+command"}, 0, redistest.Cluster(t, 3)},
+	} {
+		t.Run(fmt.Sprint(f.rights), func(t *testing.T) {
+			var addrs []string
+			for _, s := range f.servers {
+				addrs = append(addrs, s.Addr)
+				s.Do(rights(t)...)
+			}
+			client := func() redis.UniversalClient {
+				c := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, DB: f.db, Username: "gate", Password: "PASSWORD", MaxRetries: -1, DialerRetries: 1})
+				t.Cleanup(func() { c.Close() })
+				return c
+			}
+			if _, err := take(open(t, client()), charge(t, "1/h burst 3")); !errors.Is(err, spillgate.ErrUnavailable) {
+				t.Errorf("without %s: error %v", f.rights, err)
+			}
+			for _, s := range f.servers {
+				s.Do(append([]any{"acl", "setuser", "gate"}, f.rights...)...)
+				s.Do("acl", "log", "reset")
+			}
+			s := open(t, client())
+			if _, err := s.Seed(t.Context()); err != nil {
+				t.Error(err)
+			}
+			for range 4 { // in as many slots
+				for _, limit := range []string{"1/h burst 3", "3/h queue 3", "3/h fixed", "3/h sliding", "3/h log", "3 at once"} {
+					c := charge(t, limit)
+					d := mustTake(t, s, c)
+					back := spillgate.Correction{Space: c.Space, Key: c.Key, Meter: c.Meter, Delta: -1, At: d.At, Slot: d.Slot}
+					if err := s.Settle(t.Context(), time.Time{}, []spillgate.Correction{back}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			for _, s := range f.servers {
+				if log, _ := s.Do("acl", "log").([]any); len(log) > 0 {
+					t.Errorf("refused: %v", log)
+				}
+			}
+		})
 	}
 }
