@@ -55,16 +55,15 @@ func TestNoClient(t *testing.T) {
 	}
 }
 
-// TestFault wants a fault that is told as one, and an answer when the server is
-// back.
-func TestFault(t *testing.T) {
-	server := redistest.Start(t)
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr}, DisableCache: true})
+// taker returns a store on a client, and what takes a unit of some key.
+func taker(t *testing.T, o rueidis.ClientOption, budget time.Duration) (*redisstore.Store, func(key uint64) error) {
+	t.Helper()
+	client, err := rueidis.NewClient(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	s, err := rueidisstore.New(client, redisstore.Budget(200*time.Millisecond))
+	s, err := rueidisstore.New(client, redisstore.Budget(budget))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,30 +76,71 @@ func TestFault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	take := func() error {
-		return s.Take(t.Context(), time.Time{}, []spillgate.Charge{{Space: sp, Meter: m, Ask: spillgate.Ask{N: 1}}}, make([]spillgate.Decision, 1))
-	}
-	eventually := func(what string, ok func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !ok(); <-time.After(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("not after 20s: %s", what)
-			}
-		}
-	}
-	eventually("an answer", func() bool { return take() == nil })
-	server.Kill()
-	eventually("an open breaker", func() bool {
-		if err := take(); err != nil && !errors.Is(err, spillgate.ErrUnavailable) {
+	return s, func(key uint64) error {
+		c := spillgate.Charge{Space: sp, Key: spillgate.Key{key}, Meter: m, Ask: spillgate.Ask{N: 1}}
+		err := s.Take(t.Context(), time.Time{}, []spillgate.Charge{c}, make([]spillgate.Decision, 1))
+		if err != nil && !errors.Is(err, spillgate.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		return s.Stats().Open == 1
-	})
-	eventually("forty probes", func() bool { return s.Stats().Probes >= 40 })
+		return err
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not after 20s: %s", what)
+		}
+	}
+}
+
+// TestFault wants a fault that is told as one, and an answer when the server is
+// back.
+func TestFault(t *testing.T) {
+	server := redistest.Start(t)
+	s, take := taker(t, rueidis.ClientOption{InitAddress: []string{server.Addr}, DisableCache: true}, 200*time.Millisecond)
+	eventually(t, "an answer", func() bool { return take(0) == nil })
+	server.Kill()
+	eventually(t, "an open breaker", func() bool { _ = take(0); return s.Stats().Open == 1 })
+	eventually(t, "forty probes", func() bool { return s.Stats().Probes >= 40 })
 	server.Run()
 	probes := s.Stats().Probes
-	eventually("an answer again", func() bool { return take() == nil })
+	eventually(t, "an answer again", func() bool { return take(0) == nil })
 	if n := s.Stats().Probes - probes; n > 5 {
 		t.Errorf("back at probe %d after the server's return, want one of the first five", n)
 	}
+}
+
+// While one server of a cluster stands still every answer comes in its time, of the
+// others' keys, too, though rueidis itself would wait for many seconds.
+func TestClusterWithOneFrozen(t *testing.T) {
+	const budget, slack = 200 * time.Millisecond, 2 * time.Second
+	nodes := redistest.Cluster(t, 3)
+	var addrs []string
+	for _, n := range nodes {
+		addrs = append(addrs, n.Addr)
+	}
+	_, take := taker(t, rueidis.ClientOption{InitAddress: addrs, DisableCache: true}, budget)
+	of := func(n *redistest.Server) uint64 { // a key that it has
+		for key := uint64(0); ; key++ {
+			n.Do("flushall")
+			eventually(t, "an answer", func() bool { return take(key) == nil })
+			if size, _ := n.Do("dbsize").(int64); size > 0 {
+				return key
+			}
+		}
+	}
+	there, other := of(nodes[1]), of(nodes[0])
+	nodes[1].Pause()
+	for range 10 { // so long that the client begins to look for another server
+		began := time.Now()
+		err := take(there)
+		if took := time.Since(began); err == nil || took > budget+slack {
+			t.Fatalf("after %s: %v; want no answer, in time", took, err)
+		}
+		_ = take(other) // so that no breaker opens
+	}
+	nodes[1].Continue()
+	eventually(t, "an answer again", func() bool { return take(there) == nil })
 }
