@@ -20,7 +20,7 @@ run: build ## build, then serve examples/quickstart.yaml in front of a demo upst
 	bin/spillgate serve $(POLICY) --demo
 
 .PHONY: test
-test: needs ## all tests of all modules, with the race detector where goroutines meet
+test: needs ## all tests of all modules, with the race detector
 	@scripts/test
 
 # These tests read files of every module. `go test` notices changed files
