@@ -21,10 +21,11 @@ type attributes struct {
 	msg      any    // nil if there is none yet
 	client   netip.Addr
 	resolved bool
+	several  bool // some metadata that was asked for has several values
 }
 
 func (a *attributes) begin(o *options, ctx context.Context, method string, msg any) {
-	a.options, a.ctx, a.method, a.msg, a.client, a.resolved = o, ctx, method, msg, netip.Addr{}, false
+	a.options, a.ctx, a.method, a.msg, a.client, a.resolved, a.several = o, ctx, method, msg, netip.Addr{}, false, false
 }
 
 // ClientAddr implements [policy.Addressed].
@@ -81,13 +82,8 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 			name = ":authority"
 		}
 		values := metadata.ValueFromIncomingContext(a.ctx, name)
-		for i, v := range values {
-			if i > 0 {
-				dst = append(dst, ", "...)
-			}
-			dst = append(dst, v...)
-		}
-		return dst, len(values) > 0
+		a.several = a.several || len(values) > 1 && name != "cookie"
+		return policy.AppendLines(dst, name, values), len(values) > 0
 	case policy.TLSClient:
 		name := certified(a.ctx)
 		return append(dst, name...), name != ""
@@ -111,4 +107,12 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 		}
 	}
 	return dst, false
+}
+
+// AppendRepeats implements [policy.Repeating].
+func (a *attributes) AppendRepeats(dst []byte, attr policy.Attribute) []byte {
+	if !a.several || attr.Kind != policy.Header || attr.Name == "host" {
+		return dst
+	}
+	return policy.AppendRepeats(dst, attr.Name, metadata.ValueFromIncomingContext(a.ctx, attr.Name))
 }

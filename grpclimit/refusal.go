@@ -141,9 +141,12 @@ func unit(r *policy.Rule) string {
 // undecided says what a client is told when err kept the verdict from being
 // reached: a fault of ours never looks like a denial.
 func undecided(a *attributes, err error) *status.Status {
+	var repeated *policy.RepeatedError
 	switch {
 	case a.ctx.Err() != nil:
 		return status.FromContextError(a.ctx.Err())
+	case errors.As(err, &repeated):
+		return status.Newf(codes.InvalidArgument, "the metadata %s comes several times, with different values, and by it calls are told apart; send it once", repeated.Attribute.Name)
 	case errors.Is(err, spillgate.ErrCost):
 		return status.New(codes.InvalidArgument, "the cost of this call can't be told from it, or is negative")
 	case errors.Is(err, spillgate.ErrUnavailable), errors.Is(err, spillgate.ErrClosed):

@@ -238,6 +238,8 @@ func (f *refusal) appendDetail(b []byte) []byte {
 		return append(b, " does not admit this request. Waiting does not help."...)
 	case f.Rule == "" && f.Status == http.StatusServiceUnavailable:
 		return append(b, "It can't be decided right now whether this request may pass. This says nothing about your quota. Try again in a second."...)
+	case repeatedOf(f.Err) != nil:
+		return appendRepeated(b, repeatedOf(f.Err).Attribute)
 	case f.Rule == "" && f.Status == http.StatusBadRequest:
 		return append(b, "The cost of this request can't be told from it, or is negative."...)
 	case f.Err != nil:

@@ -17,10 +17,11 @@ type attributes struct {
 	request  *http.Request
 	client   netip.Addr
 	resolved bool
+	several  bool // something that was asked for has several values
 }
 
 func (a *attributes) begin(s *shared, r *http.Request) {
-	a.shared, a.request, a.client, a.resolved = s, r, netip.Addr{}, false
+	a.shared, a.request, a.client, a.resolved, a.several = s, r, netip.Addr{}, false, false
 }
 
 // addr returns the client's address, the zero Addr if it is not known.
@@ -57,7 +58,9 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 		if r.URL == nil {
 			return dst, false
 		}
-		return appendQuery(dst, r.URL.RawQuery, attr.Name)
+		dst, ok, several := appendQuery(dst, r.URL.RawQuery, attr.Name)
+		a.several = a.several || several
+		return dst, ok
 	case policy.TLSClient:
 		name := certified(r.TLS)
 		return append(dst, name...), name != ""
@@ -112,24 +115,42 @@ func plain(s string) bool {
 	return true
 }
 
-// appendHeader appends a header's value, several lines joined as one list
-// (RFC 9110, 5.3). Present and empty is not missing.
+// appendHeader appends a header's value. Several lines are joined as one list
+// (RFC 9110, 5.3) unless they are the same.
 func (a *attributes) appendHeader(dst []byte, name string) ([]byte, bool) {
 	if name == "host" { // net/http moves it
 		return append(dst, a.request.Host...), a.request.Host != ""
 	}
+	lines := a.lines(name)
+	if len(lines) > 1 {
+		a.several = a.several || name != "cookie"
+		return policy.AppendLines(dst, name, lines), true
+	}
+	if len(lines) == 0 {
+		return dst, false
+	}
+	return append(dst, lines[0]...), true
+}
+
+// lines returns the lines of a header, named as in a policy.
+func (a *attributes) lines(name string) []string {
 	key, ok := a.canonical[name]
 	if !ok {
 		key = http.CanonicalHeaderKey(name)
 	}
-	lines := a.request.Header[key]
-	for i, line := range lines {
-		if i > 0 {
-			dst = append(dst, ", "...)
-		}
-		dst = append(dst, line...)
+	return a.request.Header[key]
+}
+
+// AppendRepeats implements [policy.Repeating].
+func (a *attributes) AppendRepeats(dst []byte, attr policy.Attribute) []byte {
+	switch {
+	case !a.several: // nor has this
+	case attr.Kind == policy.Header && attr.Name != "host":
+		return policy.AppendRepeats(dst, attr.Name, a.lines(attr.Name))
+	case attr.Kind == policy.Query && a.request.URL != nil:
+		return appendQueries(dst, a.request.URL.RawQuery, attr.Name)
 	}
-	return dst, len(lines) > 0
+	return dst
 }
 
 // appendCookie appends the value that http.Request.Cookie would give, without
@@ -137,17 +158,9 @@ func (a *attributes) appendHeader(dst []byte, name string) ([]byte, bool) {
 func appendCookie(dst []byte, lines []string, name string) ([]byte, bool) {
 	for _, line := range lines {
 		for len(line) > 0 {
-			var part string
-			part, line, _ = strings.Cut(line, ";")
-			key, value, _ := strings.Cut(strings.Trim(part, " \t\r\n"), "=")
-			if strings.Trim(key, " \t\r\n") != name {
-				continue
-			}
-			if n := len(value); n > 1 && value[0] == '"' && value[n-1] == '"' {
-				value = value[1 : n-1]
-			}
-			if cookieValue(value) {
-				return append(dst, value...), true
+			var p pair
+			if p, line = cutPair(line); p.name == name && p.valid {
+				return append(dst, p.value...), true
 			}
 		}
 	}
@@ -165,9 +178,46 @@ func cookieValue(s string) bool {
 }
 
 // appendQuery appends the first value of a query parameter, as
-// url.Values.Get finds it. Parameters that net/url can't read are no
-// parameters.
-func appendQuery(dst []byte, query, name string) ([]byte, bool) {
+// url.Values.Get finds it, and reports whether there are more. Parameters that
+// net/url can't read are no parameters.
+func appendQuery(dst []byte, query, name string) (_ []byte, ok, several bool) {
+	if dst, query, ok = appendParameter(dst, query, name); ok {
+		end := len(dst)
+		dst, _, several = appendParameter(dst, query, name)
+		dst = dst[:end]
+	}
+	return dst, ok, several
+}
+
+// appendQueries appends the values of a query parameter as [policy.Repeating]
+// wants them.
+func appendQueries(dst []byte, query, name string) []byte {
+	start, end, last, differ := len(dst), 0, 0, false // end is that of the first
+	for n := 0; ; n++ {
+		at, ok := len(dst), false
+		if dst, query, ok = appendParameter(dst, query, name); !ok {
+			break
+		}
+		if n == 0 {
+			end = len(dst)
+		}
+		differ = differ || string(dst[at:]) != string(dst[start:end])
+		dst = append(dst, 0)
+		if n >= policy.MaxRepeats {
+			dst = append(dst[:last], dst[at:]...) // in place of the one that was the last
+		} else {
+			last = at
+		}
+	}
+	if !differ {
+		return dst[:start]
+	}
+	return dst
+}
+
+// appendParameter appends the next value of a query parameter, and returns what
+// is behind it.
+func appendParameter(dst []byte, query, name string) (_ []byte, rest string, ok bool) {
 	start := len(dst)
 	for len(query) > 0 {
 		var part string
@@ -176,15 +226,14 @@ func appendQuery(dst []byte, query, name string) ([]byte, bool) {
 			continue
 		}
 		key, value, _ := strings.Cut(part, "=")
-		var ok bool
 		if dst, ok = appendUnescaped(dst[:start], key); !ok || string(dst[start:]) != name {
 			continue
 		}
 		if dst, ok = appendUnescaped(dst[:start], value); ok {
-			return dst, true
+			return dst, query, true
 		}
 	}
-	return dst[:start], false
+	return dst[:start], "", false
 }
 
 // appendUnescaped is url.QueryUnescape without the allocation.

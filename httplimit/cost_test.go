@@ -42,7 +42,8 @@ func TestCostsOverHTTP(t *testing.T) {
 		{"a body without a length", nil, unknown(10), "3", "50"},
 		{"negative", []string{"-7"}, nil, "200", "1"},
 		{"10^30", []string{"1" + strings.Repeat("0", 30)}, nil, "200", "1"},
-		{"two headers", []string{"1", "1"}, nil, "200", "1"},
+		{"two headers", []string{"1", "2"}, nil, "200", "1"},
+		{"the same twice", []string{"1", "1"}, nil, "1", "1"},
 		{"an empty one", []string{""}, nil, "200", "1"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL, tt.body)

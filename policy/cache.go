@@ -60,6 +60,7 @@ type cache struct {
 type reads struct {
 	round    uint64
 	from, to int
+	more     int // where its repeats end, which begin at to
 	ok       bool
 }
 
@@ -99,4 +100,10 @@ func (c *cache) fetch(attrs Attributes, slot int) {
 		c.text = foldCase(c.text, at.from)
 	}
 	at.to = len(c.text)
+	if at.ok && c.slots[slot-1].Kind.repeats() {
+		if s, ok := attrs.(Repeating); ok {
+			c.text = s.AppendRepeats(c.text, c.slots[slot-1])
+		}
+	}
+	at.more = len(c.text)
 }

@@ -279,6 +279,10 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 		}
 		n := int64(0)
 		if !peeked {
+			if a := s.unknown(r, by); a != nil && !trial {
+				v.repeated(a)
+				return false
+			}
 			n = r.cost(&s.request, opts)
 		}
 		ask := spillgate.Ask{N: n, Keep: r.keep(&s.request)}

@@ -29,6 +29,7 @@ type probe struct {
 	slot   int
 	path   bool // has segments
 	reads  bool // has readings
+	many   bool // may have several values
 	exact  literals
 	within literals // whole segments of a path from its front, or labels of a host from its end
 }
@@ -145,7 +146,7 @@ func newIndex(rules []rule) index {
 			if !ok {
 				at = len(x.probes)
 				probes[best[0].attr] = at
-				x.probes = append(x.probes, probe{slot: slot, path: best[0].attr.Kind == Path, reads: best[0].attr.Kind.read()})
+				x.probes = append(x.probes, probe{slot: slot, path: best[0].attr.Kind == Path, reads: best[0].attr.Kind.read(), many: best[0].attr.Kind.repeats()})
 			}
 			for _, l := range best {
 				if l.within {
@@ -188,6 +189,12 @@ func (x *index) find(r *request) []uint64 {
 			v = v[end+1:]
 		}
 		p.find(v, r.found)
+		if at := &r.cache.reads[p.slot-1]; p.many && at.more > at.to {
+			for each := r.cache.text[at.to:at.more]; len(each) > 0; {
+				v, each = cutRepeat(each)
+				p.find(v, r.found)
+			}
+		}
 	}
 	return r.found
 }

@@ -129,6 +129,8 @@ type request struct {
 
 	cache cache
 	found []uint64 // the rules that may apply
+
+	several *Attribute // of the key at hand, that the request has several values of
 }
 
 // begin makes r ready for another request, under a policy with these slots.
@@ -196,21 +198,30 @@ func (r *request) pick(p *Part) (a *Attribute, v []byte, addr netip.Addr) {
 		if a.Kind.read() && bytes.IndexByte(v, readingsEnd) >= 0 {
 			v = oddReadings // else each reading would be another key
 		}
-		if p.Trim {
-			v = bytes.TrimFunc(v, func(c rune) bool { return c <= ' ' || c == 0x7f })
+		if len(r.repeats(*a, slot)) > 0 {
+			r.several = a
 		}
-		if p.Lower {
-			r.buf = append(r.buf[:0], v...)
-			v = r.buf
-			for i, c := range v {
-				if 'A' <= c && c <= 'Z' {
-					v[i] = c + 'a' - 'A'
-				}
-			}
-		}
-		return a, v, netip.Addr{}
+		return a, r.normal(p, v), netip.Addr{}
 	}
 	return nil, nil, netip.Addr{}
+}
+
+// normal returns a value in the form in which p tells callers apart. It is good
+// until the next call.
+func (r *request) normal(p *Part, v []byte) []byte {
+	if p.Trim {
+		v = bytes.TrimFunc(v, blank)
+	}
+	if p.Lower {
+		r.buf = append(r.buf[:0], v...)
+		v = r.buf
+		for i, c := range v {
+			if 'A' <= c && c <= 'Z' {
+				v[i] = c + 'a' - 'A'
+			}
+		}
+	}
+	return v
 }
 
 // appendKey appends the encoding of p's value to the key at hand, and reports
@@ -241,6 +252,8 @@ type digest struct {
 	round uint64
 	key   spillgate.Key
 	whole bool // no part is missing
+
+	several *Attribute
 }
 
 // keyOf returns the request's key under r, and whether no part of it is missing.
@@ -248,15 +261,16 @@ func (e *Engine) keyOf(s *scratch, r *rule) (key spillgate.Key, whole bool) {
 	var same *digest
 	if r.sameKey > 0 {
 		if same = &s.keys[r.sameKey-1]; same.round == s.cache.round {
+			s.several = same.several
 			return same.key, same.whole
 		}
 	}
-	s.key, whole = s.key[:0], true
+	s.key, whole, s.several = s.key[:0], true, nil
 	for p := range r.Key {
 		whole = s.appendKey(&r.Key[p]) && whole
 	}
 	if key = e.seed.Key(s.key); same != nil {
-		*same = digest{s.cache.round, key, whole}
+		*same = digest{s.cache.round, key, whole, s.several}
 	}
 	return key, whole
 }

@@ -172,6 +172,9 @@ func (c *condition) holds(r *request, all bool) bool {
 	if !ok {
 		return len(c.want) == 0
 	}
+	if each := r.repeats(c.attr, c.slot); len(each) > 0 {
+		return c.holdsEach(v, each, all)
+	}
 	return c.meets(v)
 }
 

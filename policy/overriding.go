@@ -105,6 +105,8 @@ type exception struct {
 	told  *Override // what is told: the override, or what its list says of the entry
 	line  int32
 	until int64
+
+	unsure *Attribute // if it holds by one of several values of that
 }
 
 // charged is an applied override, and the charge that it stands behind.
@@ -241,19 +243,21 @@ func (b *bound) find(v *Verdict, s *scratch) {
 	now := int64(forever) // not asked for yet
 	if len(b.v4.starts)+len(b.v6.starts) > 0 {
 		if a := s.address(); a.IsValid() {
-			b.chain(v, s, b.network(a), &now)
+			b.chain(v, s, b.network(a), &now, nil)
 		}
 	}
 	for i := range b.values {
 		set := &b.values[i]
-		if a, text, _ := s.pick(&set.part); a != nil {
-			if head, ok := set.heads[string(text)]; ok {
-				b.chain(v, s, head, &now)
-			}
+		if a, text, _ := s.pick(&set.part); a == nil {
+			continue
+		} else if each := s.repeats(*a, 0); len(each) > 0 {
+			b.findRepeated(v, s, set, each, &now)
+		} else if head, ok := set.heads[string(text)]; ok {
+			b.chain(v, s, head, &now, nil)
 		}
 	}
 	for _, head := range b.searched {
-		b.chain(v, s, head, &now)
+		b.chain(v, s, head, &now, nil)
 	}
 }
 
@@ -265,8 +269,9 @@ func (o *Overrides) network(a netip.Addr) int32 {
 	return o.v6.head(addressOf(a))
 }
 
-// chain adds the overrides of a chain of nodes that hold.
-func (b *bound) chain(v *Verdict, s *scratch, at int32, now *int64) {
+// chain adds the overrides of a chain of nodes that hold, found by one of
+// several values of an attribute or, if that is nil, by the only one.
+func (b *bound) chain(v *Verdict, s *scratch, at int32, now *int64, by *Attribute) {
 	for ; at >= 0; at = b.nodes[at].next {
 		n := &b.nodes[at]
 		if n.until != forever {
@@ -278,10 +283,19 @@ func (b *bound) chain(v *Verdict, s *scratch, at int32, now *int64) {
 			}
 		}
 		over := &b.all[n.over]
+		unsure := by
 		if !s.meets(over.match, !over.Deny) {
+			if over.Exempt || !s.meets(over.match, false) {
+				continue
+			}
+			if unsure = s.repeatedIn(over.match); unsure == nil {
+				continue
+			}
+		}
+		if over.Exempt && unsure != nil {
 			continue
 		}
-		a := exception{over: n.over, is: over, told: over.Override, line: n.line, until: n.until}
+		a := exception{over: n.over, is: over, told: over.Override, line: n.line, until: n.until, unsure: unsure}
 		if n.own >= 0 {
 			a.told = b.owns[n.own]
 		}

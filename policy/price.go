@@ -108,6 +108,9 @@ func (p *price) of(s *request) int64 {
 		return max(1, p.Default)
 	}
 	n, per := number(v), max(1, p.Per)
+	if len(s.repeats(p.from[0].attr, p.from[0].slot)) > 0 {
+		n = math.MaxInt64 // nobody knows which of them the server takes
+	}
 	units := n / per
 	if n%per != 0 {
 		units++

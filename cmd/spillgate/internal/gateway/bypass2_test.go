@@ -24,6 +24,7 @@ type trick2 struct {
 	rejected bool // nothing may come through at all
 	chance   bool // how many come through is chance, maybe none
 	rules    []policy.Rule
+	over     []policy.Override
 	proxy    bool
 	paths    policy.Paths
 	count    func(r *http.Request) bool
@@ -43,7 +44,7 @@ func (c trick) translated() (trick2, bool) {
 		}
 	}
 	return trick2{
-		name: c.name, rejected: c.rejected || paths == 0, rules: c.rules, proxy: c.proxy, paths: c.paths, count: c.count,
+		name: c.name, rejected: c.rejected || paths == 0, rules: c.rules, over: c.overrides, proxy: c.proxy, paths: c.paths, count: c.count,
 		write: func(w *wire, n int) []uint32 { return []uint32{w.ask(fieldsOf(c.write(n))...)} },
 	}, true
 }
@@ -260,6 +261,9 @@ func testBypass2(t *testing.T, scheme string, spoken func(*gateway.Config), dial
 			}
 			p, err := policy.Compile(rules, policy.WithPaths(c.paths))
 			if err != nil {
+				t.Fatal(err)
+			}
+			if p, err = p.WithOverrides(c.over); err != nil {
 				t.Fatal(err)
 			}
 			f := serve(t, upstream(t, up.ServeHTTP), p, change...)

@@ -27,7 +27,8 @@ type trick struct {
 	// may come through at all.
 	rejected bool
 	// rules stand in place of the usual ones; 3 logins an hour is their limit.
-	rules []policy.Rule
+	rules     []policy.Rule
+	overrides []policy.Override
 	// proxy lets the requests come from a trusted proxy.
 	proxy bool
 	// paths says how the upstream takes them.
@@ -105,7 +106,7 @@ func bypassTricks(t *testing.T) []trick {
 	long := len(strings.Repeat(hidden, 3))
 	chunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(hidden), hidden)
 
-	return []trick{
+	return append(identityTricks(t), []trick{
 		{name: "none: the limit as everybody meets it", write: func(int) string { return login() }},
 
 		// Who is asking, by their own word.
@@ -143,7 +144,7 @@ func bypassTricks(t *testing.T) []trick {
 
 		// A new user each time.
 		{name: "a new user", rules: claimed("header.x-user-id"), write: claiming("X-User-ID: user%d")},
-		{name: "a new user in two lines", rules: claimed("header.x-user-id"), write: claiming("X-User-ID: alice\r\nX-User-ID: user%d")},
+		{name: "a new user in two lines", rules: claimed("header.x-user-id"), rejected: true, write: claiming("X-User-ID: alice\r\nX-User-ID: user%d")},
 		{name: "another user with underscores", rules: claimed("header.x-user-id"), rejected: true, write: claiming("X_User_ID: alice\r\nX-User-ID: user%d"),
 			count: func(r *http.Request) bool { return r.Header["X_user_id"] != nil }},
 		{name: "a new token", rules: claimed("header.authorization"), write: claiming("Authorization: Bearer t%d")},
@@ -154,7 +155,7 @@ func bypassTricks(t *testing.T) []trick {
 			}
 			return login(fmt.Sprintf("X-User-ID: user%d", n))
 		}},
-		{name: "a new parameter", rules: claimed("query.user"), write: func(n int) string {
+		{name: "a new parameter", rules: claimed("query.user"), rejected: true, write: func(n int) string {
 			return head(fmt.Sprintf("POST /login?user=%d&user=a&%%75ser=b;user=c", n), "Host: x")
 		}},
 		{name: "one account, written otherwise", rules: email, write: func(n int) string {
@@ -261,7 +262,7 @@ func bypassTricks(t *testing.T) []trick {
 		{name: "a field with a carriage return", rejected: true, write: func(int) string {
 			return "POST /x HTTP/1.1\r\nHost: x\r\nA: b\rPOST /login HTTP/1.1\r\n\r\n"
 		}},
-	}
+	}...)
 }
 
 // A loose upstream counts what it may serve as a login.
@@ -403,6 +404,9 @@ func TestBypass(t *testing.T) {
 			}
 			p, err := policy.Compile(rules, policy.WithPaths(c.paths))
 			if err != nil {
+				t.Fatal(err)
+			}
+			if p, err = p.WithOverrides(c.overrides); err != nil {
 				t.Fatal(err)
 			}
 			f := serve(t, upstream(t, up.ServeHTTP), p, change...)

@@ -89,6 +89,7 @@ type Gateway struct {
 	journal   *policy.Journal // of the upstream's faults
 	underway  tally
 	read      map[string]bool // the fields that the rules read
+	cookies   []string        // and the cookies
 }
 
 // Bounds of what is held for one connection or one upstream.
@@ -140,7 +141,7 @@ func New(c Config) (*Gateway, error) {
 		ReadBufferSize:         connBuffer,
 	}
 	g.buffers = &buffers{}
-	g.read = fieldsRead(c.Engine.Policy())
+	g.read, g.cookies = fieldsRead(c.Engine.Policy())
 	g.main = g.target(u)
 	spare, err := g.spares(c.Engine.Policy())
 	if err != nil {
@@ -168,6 +169,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer s.begin() // what is left to be written has a last deadline
 		w = s
 	}
+	httplimit.FirstCookies(r.Header, g.cookies)
 	g.handler.ServeHTTP(w, r)
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/spillgate/spillgate/httplimit"
@@ -12,15 +13,18 @@ import (
 // what was said there are not passed on.
 
 // fieldsRead returns the names of the fields that p reads of a header, as
-// net/http spells its keys.
-func fieldsRead(p *policy.Policy) map[string]bool {
-	read := make(map[string]bool)
+// net/http spells its keys, and those of the cookies.
+func fieldsRead(p *policy.Policy) (read map[string]bool, cookies []string) {
+	read = make(map[string]bool)
 	attribute := func(a policy.Attribute) {
 		switch a.Kind {
 		case policy.Header:
 			read[http.CanonicalHeaderKey(a.Name)] = true
 		case policy.Cookie:
 			read["Cookie"] = true
+			if !slices.Contains(cookies, a.Name) {
+				cookies = append(cookies, a.Name)
+			}
 		}
 	}
 	match := func(m policy.Match) {
@@ -43,7 +47,7 @@ func fieldsRead(p *policy.Policy) map[string]bool {
 	for i := range p.Usage() {
 		match(p.Usage()[i].Match)
 	}
-	return read
+	return read, cookies
 }
 
 // said reports whether the upstream may take a field of that name for one that

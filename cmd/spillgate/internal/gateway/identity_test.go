@@ -1,0 +1,160 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/cmd/spillgate/internal/gateway"
+	"github.com/spillgate/spillgate/policy"
+)
+
+// The part of the bypass suite that is about who is asking: one credential is
+// one caller, however it is written. What is counted is what an upstream may
+// serve for the token T.
+
+// brings reports whether some line of the field is the token, in any form that
+// a server might take for it.
+func brings(field string) func(r *http.Request) bool {
+	return func(r *http.Request) bool {
+		return slices.ContainsFunc(r.Header.Values(field), func(v string) bool {
+			words := strings.FieldsFunc(v, func(c rune) bool { return c == ' ' || c == '\t' })
+			return len(words) > 0 && words[len(words)-1] == "T"
+		})
+	}
+}
+
+// asks reports whether some parameter of that name has that value.
+func asks(name, value string) func(r *http.Request) bool {
+	return func(r *http.Request) bool { return slices.Contains(r.URL.Query()[name], value) }
+}
+
+// cookied reports whether the cookie is the token, wherever it stands.
+func cookied(r *http.Request) bool {
+	for _, line := range r.Header["Cookie"] {
+		for one := range strings.SplitSeq(line, ";") {
+			if strings.Trim(one, " \t") == "sid=T" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func identityTricks(t *testing.T) []trick {
+	keyed := func(key string, match ...string) []policy.Rule {
+		return []policy.Rule{rule(t, "own", "3/h burst 3", []string{key}, match...), rule(t, "address", "1000/h burst 1000", []string{"client.ip"})}
+	}
+	token, apiKey := keyed("header.authorization"), keyed("header.x-api-key")
+	by := func(o policy.Override, key string, values ...string) []policy.Override {
+		part, err := policy.ParsePart(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Key = part
+		for _, v := range values {
+			o.Entries = append(o.Entries, policy.Entry{Value: v})
+		}
+		return []policy.Override{o}
+	}
+	once, err := spillgate.ParseLimit("1/h burst 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := keyed("header.authorization")
+	none[0] = rule(t, "none", "3/h burst 3", nil, "header.x-api-key", "T")
+	none[0].Deny, none[0].Limit = true, spillgate.Limit{}
+	n, err := policy.ParseAttribute("query.n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dear := rule(t, "dear", "1000/h burst 1000", []string{"client.ip"})
+	dear.Prices = []policy.Price{{From: n}}
+	dearest := dear
+	dearest.Prices = []policy.Price{{From: n, Most: 300}}
+	target := func(format string) func(int) string {
+		return func(n int) string { return head("POST "+fmt.Sprintf(format, n), "Host: x") }
+	}
+	return []trick{
+		{name: "a token once", rules: token, count: brings("Authorization"), write: func(int) string { return login("Authorization: Bearer T") }},
+		{name: "a token and another", rules: token, rejected: true, count: brings("Authorization"), write: claiming("Authorization: Bearer T\r\nAuthorization: %d")},
+		{name: "another and a token", rules: token, rejected: true, count: brings("Authorization"), write: claiming("Authorization: %d\r\nAuthorization: Bearer T")},
+		{name: "an empty token and a token", rules: token, rejected: true, count: brings("Authorization"), write: claiming("Authorization:\r\nX-N: %d\r\nAuthorization: Bearer T")},
+		{name: "a token twice", rules: token, count: brings("Authorization"), write: func(n int) string {
+			return login(slices.Repeat([]string{"Authorization: Bearer T"}, 1+n%3)...)
+		}},
+		{name: "a key among many", rules: apiKey, rejected: true, count: brings("X-Api-Key"), write: func(n int) string {
+			lines := slices.Repeat([]string{"X-Api-Key: a"}, 40+n)
+			lines[20] = "X-Api-Key: T"
+			return login(lines...)
+		}},
+		{name: "a key in two fields, or the address", rules: keyed("header.x-api-key else client.ip"), rejected: true, count: brings("X-Api-Key"),
+			write: claiming("X-Api-Key: %d\r\nX-Api-Key: T")},
+		{name: "a parameter and another", rules: keyed("query.k"), rejected: true, count: asks("k", "T"), write: target("/x?k=T&k=%d")},
+		{name: "another and a parameter", rules: keyed("query.k"), rejected: true, count: asks("k", "T"), write: target("/x?k=%d&a=b&%%6b=T")},
+		{name: "an empty parameter and a parameter", rules: keyed("query.k"), rejected: true, count: asks("k", "T"), write: target("/x?n=%d&k=&k=T")},
+		{name: "a parameter with a NUL", rules: keyed("query.k"), rejected: true, count: asks("k", "T"), write: target("/x?k=T%%00%d&k=T")},
+		{name: "a parameter twice", rules: keyed("query.k"), count: asks("k", "T"), write: target("/x?k=T&n=%d&k=T")},
+		{name: "a cookie behind another", rules: keyed("cookie.sid"), rejected: true, count: cookied, write: claiming("Cookie: sid=%d; sid=T")},
+		{name: "a cookie in another line", rules: keyed("cookie.sid"), rejected: true, count: cookied, write: claiming("Cookie: a=b; sid=%d\r\nCookie: sid=T; c=d")},
+		{name: "a cookie before another", rules: keyed("cookie.sid"), count: cookied, write: claiming("Cookie: sid=T; sid=%d")},
+		{name: "a cookie behind one that is none", rules: keyed("cookie.sid"), count: cookied, write: claiming("Cookie: sid=\"%d; sid=T")},
+		{name: "a blocked token and another", rules: token, overrides: by(policy.Override{Deny: true}, "header.authorization", "Bearer T"), rejected: true,
+			count: brings("Authorization"), write: claiming("Authorization: %d\r\nAuthorization: Bearer T")},
+		{name: "a key that a condition blocks, and another", rules: apiKey, overrides: []policy.Override{{Deny: true, Match: when(t, "header.x-api-key", "T")}}, rejected: true,
+			count: brings("X-Api-Key"), write: claiming("X-Api-Key: T\r\nX-Api-Key: %d")},
+		{name: "a key that a pattern blocks, and another", rules: token, overrides: []policy.Override{{Deny: true, Match: when(t, "header.x-api-key", "T*")}}, rejected: true,
+			count: brings("X-Api-Key"), write: claiming("X-Api-Key: T\r\nX-Api-Key: %d")},
+		{name: "a key that a rule denies, and another", rules: none, rejected: true, count: brings("X-Api-Key"), write: claiming("X-Api-Key: %d\r\nX-Api-Key: T")},
+		{name: "a parameter that a condition blocks, and another", rules: token, overrides: []policy.Override{{Deny: true, Match: when(t, "query.k", "T")}}, rejected: true,
+			count: asks("k", "T"), write: target("/x?k=%d&k=T")},
+		{name: "a key with a lower limit, and another", rules: keyed("client.ip"), overrides: by(policy.Override{Rules: []string{"own", "address"}, Limit: once}, "header.x-api-key", "T"),
+			rejected: true, count: brings("X-Api-Key"), write: claiming("X-Api-Key: %d\r\nX-Api-Key: T")},
+		{name: "a cost and a lower one", rules: []policy.Rule{dear}, rejected: true, count: asks("n", "1001"), write: target("/x?n=1&n=1001&x=%d")},
+		{name: "a cost beside others", rules: []policy.Rule{dearest}, count: asks("n", "300"), write: target("/x?n=1&n=300&x=%d")},
+	}
+}
+
+// Whoever sends two different values is told which field it is, is charged
+// nothing, and costs nobody else anything; in lists that are no credentials a
+// condition finds each.
+func TestWhoSendsTwoIsTold(t *testing.T) {
+	own := rule(t, "own", "1/h burst 1", []string{"header.x-api-key"}, "path", "/api")
+	shadow := rule(t, "shadow", "1/h burst 1", []string{"query.k"})
+	shadow.Spare = 100
+	pages := rule(t, "pages", "1/h burst 1", nil, "header.accept", "text/html")
+	f := open(t, upstream(t, func(http.ResponseWriter, *http.Request) {}), func(c *gateway.Config) {
+		c.Engine = policy.NewEngine(compile(t, own, shadow, pages, rule(t, "address", "4/h burst 4", []string{"client.ip"})), spillgate.NewMemory())
+	})
+	c := visitor(t, "127.0.0.1")
+	ask := func(target string, fields ...string) reply { return get(t, c, f.url+target, fields...) }
+	for range 5 {
+		r := ask("/api", "X-Api-Key", "a", "X-Api-Key", "b")
+		if r.StatusCode != http.StatusBadRequest || !strings.Contains(r.body, "field x-api-key comes several times") || strings.Contains(r.Header.Get("Ratelimit"), "r=") {
+			t.Fatalf("%d %s", r.StatusCode, r.body)
+		}
+	}
+	for _, one := range []struct {
+		target string
+		fields []string
+		want   int
+	}{
+		{"/api", []string{"X-Api-Key", "a"}, 200},
+		{"/api", []string{"X-Api-Key", "a"}, 429},
+		{"/x", []string{"X-Api-Key", "a", "X-Api-Key", "b"}, 200}, // no rule reads it here
+		{"/x?k=1&k=2", nil, 200},                                  // nobody is refused by a rule on trial
+		{"/x", []string{"Accept", "text/html", "Accept", "text/plain"}, 200},
+		{"/x", []string{"Accept", "text/plain", "Accept", "text/html"}, 429},
+		{"/x", nil, 429},
+	} {
+		if r := ask(one.target, one.fields...); r.StatusCode != one.want {
+			t.Errorf("%s %q: %d, want %d", one.target, one.fields, r.StatusCode, one.want)
+		}
+	}
+	if text := f.log.String(); !strings.Contains(text, "header.x-api-key comes several times") || strings.Contains(text, "level=WARN") {
+		t.Errorf("log: %s", text)
+	}
+}

@@ -1,0 +1,28 @@
+package httplimit
+
+import (
+	"errors"
+	"net/url"
+
+	"github.com/spillgate/spillgate/policy"
+)
+
+// repeatedOf returns why nothing was decided if it is that something comes
+// several times, else nil.
+func repeatedOf(err error) *policy.RepeatedError {
+	var repeated *policy.RepeatedError
+	if err == nil || !errors.As(err, &repeated) {
+		return nil
+	}
+	return repeated
+}
+
+// appendRepeated says of which field or parameter a request has several values.
+func appendRepeated(b []byte, a policy.Attribute) []byte {
+	kind := "The header field "
+	if a.Kind == policy.Query {
+		kind = "The query parameter "
+	}
+	b = append(append(b, kind...), url.QueryEscape(a.Name)...) // so nothing in it needs quotes
+	return append(b, " comes several times, with different values, and by it requests are told apart. Send it once."...)
+}
