@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spillgate/spillgate"
+	"github.com/spillgate/spillgate/redisstore"
 	"github.com/spillgate/spillgate/redisstore/redistest"
 )
 
@@ -98,12 +99,23 @@ func stop(t *testing.T, all []*child) []log {
 type fault struct {
 	name  string
 	loses bool // what was counted
+	place int  // whose keys those are, -1 for all
 	do    func()
 	undo  func()
+	// failover is done instead of do, and fills in when there was another primary, and
+	// when the one before ceased.
+	failover func(*loss)
 }
 
-// A loss of what was counted happened within some time, in nanoseconds.
-type loss struct{ begin, end int64 }
+// A loss of what was counted happened within some time, on the wall's clock and on
+// the one that processes have in common.
+type loss struct {
+	begin, end int64
+	from, to   int64
+	// Of failovers: within which time the primary before ceased to decide.
+	joining, joined int64
+	place           int // whose keys are lost, -1 for all
+}
 
 // play does faults until the time is over, one at a time with a rest in between,
 // and returns when what was counted was lost.
@@ -116,10 +128,15 @@ func play(t *testing.T, faults []fault) (losses []loss) {
 		f := faults[i%len(faults)]
 		while := time.Duration(50+random.IntN(250)) * time.Millisecond
 		t.Logf("%s for %s", f.name, while)
-		began := time.Now()
-		f.do()
-		if f.loses {
-			losses = append(losses, loss{began.UnixNano(), time.Now().UnixNano()})
+		l := loss{begin: time.Now().UnixNano(), from: clock(), place: f.place}
+		if f.failover != nil {
+			f.failover(&l)
+		} else {
+			f.do()
+			l.to = clock()
+		}
+		if l.end = time.Now().UnixNano(); f.loses {
+			losses = append(losses, l)
 		}
 		wait(while)
 		if f.undo != nil {
@@ -139,17 +156,19 @@ func TestNemesis(t *testing.T) {
 		t.Run(fmt.Sprintf("leased %t", leased), func(t *testing.T) {
 			server := redistest.Start(t)
 			proxy := redistest.NewProxy(t, server.Addr)
-			all := start(t, order{Addr: proxy.Addr, Leased: leased})
+			all := start(t, order{Addrs: []string{proxy.Addr}, Leased: leased, Places: []string{redisstore.DefaultPrefix}})
 			losses := play(t, []fault{
 				{name: "stop", do: server.Pause, undo: server.Continue},
-				{name: "flush", loses: true, do: func() { server.Do("flushall") }},
+				{name: "flush", loses: true, place: -1, do: func() { server.Do("flushall") }},
 				{name: "cut", do: func() { proxy.Swallow.Store(true); proxy.Cut() }, undo: func() { proxy.Swallow.Store(false); proxy.Cut() }},
-				{name: "kill", loses: true, do: server.Kill, undo: server.Run},
+				{name: "kill", loses: true, place: -1, do: server.Kill, undo: server.Run},
 				{name: "slow", do: func() { proxy.Delay.Store(int64(30 * time.Millisecond)) }, undo: func() { proxy.Delay.Store(0) }},
 				{name: "pause", do: func() { server.Do("client", "pause", "200", "all") }},
 				{name: "replies cut", do: func() { proxy.CutAfter.Store(100) }, undo: func() { proxy.CutAfter.Store(0) }},
 			})
-			check(t, stop(t, all), losses, leased)
+			logs := stop(t, all)
+			check(t, logs, losses, leased)
+			ordered(t, logs, losses)
 		})
 	}
 }
@@ -159,20 +178,43 @@ func TestNemesis(t *testing.T) {
 // still decides for those who have not heard of the new one: Redis lets it.
 func TestNemesisFailover(t *testing.T) {
 	group := redistest.Replicated(t)
-	all := start(t, order{Addr: group.Sentinel.Addr, Sentry: true, Leased: true})
-	losses := play(t, []fault{{name: "failover", loses: true, do: func() {
-		group.Failover()
-		for old, calls := group.Replica, ""; ; { // until nobody asks it any more
+	all := start(t, order{Addrs: []string{group.Sentinel.Addr}, Kind: sentinel, Leased: true, Places: []string{redisstore.DefaultPrefix}})
+	losses := play(t, []fault{{name: "failover", loses: true, place: -1, failover: func(l *loss) {
+		old, next := group.Primary, group.Replica
+		group.Sentinel.Do("sentinel", "failover", "main")
+		client := next.Client() // whose connection may end when the role changes
+		for deadline := time.Now().Add(20 * time.Second); ; {
+			at := clock()
+			role, err := client.Info(t.Context(), "replication").Result()
+			l.to = clock()
+			if strings.Contains(role, "role:master") { // since the last look
+				break
+			}
+			if err == nil {
+				l.from = at
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("no failover in 20s")
+			}
+		}
+		group.Promoted()
+		for calls := ""; ; { // until nobody asks it any more
 			now := fmt.Sprint(old.Do("info", "commandstats"))
 			now, _, _ = strings.Cut(now[strings.Index(now, "cmdstat_evalsha"):], ",")
 			if now == calls {
-				return
+				break
 			}
 			calls = now
 			wait(100 * time.Millisecond)
 		}
+		// Sentinel would tell it so only later, and somebody may have stood still until now.
+		l.joining = clock()
+		old.Do("replicaof", "127.0.0.1", next.Port())
+		l.joined = clock()
 	}}})
-	check(t, stop(t, all), losses, true)
+	logs := stop(t, all)
+	check(t, logs, losses, true)
+	ordered(t, logs, losses)
 }
 
 // check holds what was admitted against I16: on the store's word, in every
@@ -192,21 +234,21 @@ func check(t *testing.T, logs []log, losses []loss, leased bool) {
 	var waits []time.Duration
 	last := int64(0)
 	for user := range users {
-		var events []event
+		var events []counted
 		for _, l := range losses {
 			again := limit.Burst + limit.Rate*(l.end-l.begin)/int64(limit.Period)
-			events = append(events, event{at: l.begin - int64(2*budget), begins: again}, event{at: l.end + int64(2*budget), ends: again})
+			events = append(events, counted{at: l.begin - int64(2*budget), begins: again}, counted{at: l.end + int64(2*budget), ends: again})
 		}
 		for i, l := range logs {
-			var own []event
+			var own []counted
 			for _, a := range l.Admitted {
 				switch {
 				case a.User != user:
 				case a.Local:
-					own = append(own, event{at: a.At})
+					own = append(own, counted{at: a.At})
 					local++
 				default:
-					events = append(events, event{at: a.At})
+					events = append(events, counted{at: a.At})
 					last = max(last, a.At)
 					paid++
 				}
@@ -252,17 +294,17 @@ func check(t *testing.T, logs []log, losses []loss, leased bool) {
 	}
 }
 
-// An event is an admission, or the begin or the end of a loss that allows so many
+// A counted is an admission, or the begin or the end of a loss that allows so many
 // more in every interval in which a part of it lies.
-type event struct {
+type counted struct {
 	at           int64
 	begins, ends int64
 }
 
 // over returns how many more were admitted, in the worst interval, than burst,
 // what is earned in it, and what losses allow.
-func over(events []event, limit spillgate.Limit, burst int64) int64 {
-	slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+func over(events []counted, limit spillgate.Limit, burst int64) int64 {
+	slices.SortFunc(events, func(a, b counted) int { return cmp.Compare(a.at, b.at) })
 	worst, sum, least := int64(0), int64(0), int64(math.MaxInt64)
 	begun, ended := int64(0), int64(0) // what is allowed by the losses that have
 	for _, e := range events {
@@ -281,9 +323,9 @@ func over(events []event, limit spillgate.Limit, burst int64) int64 {
 
 // TestOver: the check finds what it is to find.
 func TestOver(t *testing.T) {
-	var admitted []event
+	var admitted []counted
 	for i := range 12 {
-		admitted = append(admitted, event{at: int64(i) * int64(time.Millisecond)})
+		admitted = append(admitted, counted{at: int64(i) * int64(time.Millisecond)})
 	}
 	l := spillgate.Limit{Rate: 100, Period: time.Second}
 	ms := func(n float64) int64 { return int64(n * float64(time.Millisecond)) }
@@ -301,7 +343,7 @@ func TestOver(t *testing.T) {
 		{"one that ends after", 10.5, 20, 1, 0},
 		{"one that is yet to come", 11.5, 20, 5, 1},
 	} {
-		events := append([]event{{at: ms(c.begin), begins: c.again}, {at: ms(c.end), ends: c.again}}, admitted...)
+		events := append([]counted{{at: ms(c.begin), begins: c.again}, {at: ms(c.end), ends: c.again}}, admitted...)
 		if c.again == 0 {
 			events = admitted
 		}

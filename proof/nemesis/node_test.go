@@ -34,11 +34,21 @@ var limit = spillgate.Limit{Rate: 1000, Period: time.Second, Burst: 200}
 
 // An order is what a process is told in its environment.
 type order struct {
-	Addr   string // of the server, or of a Sentinel
-	Sentry bool
+	Addrs  []string // of the server, of a Sentinel, or of the servers of a cluster
+	Kind   kind
 	Leased bool
+	Places []string // prefixes, each of keys that one server has
 	Seed   [16]byte
 }
+
+// A kind is what the addresses are of.
+type kind int
+
+const (
+	alone kind = iota
+	sentinel
+	cluster
+)
 
 // An admission is a request that a process let pass.
 type admission struct {
@@ -56,6 +66,8 @@ type log struct {
 	Unanswered    int             // decisions that were neither: a bug
 	Opened        uint64
 	Here, Refused uint64
+	OverDenied    uint64
+	Asked         []asked // whose order is looked for
 	Error         string
 }
 
@@ -80,10 +92,13 @@ func TestMain(m *testing.M) {
 // decide asks until the standard input ends.
 func decide(o *order, l *log) error {
 	var client redis.UniversalClient
-	if o.Sentry {
-		client = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{o.Addr}})
-	} else {
-		client = redis.NewClient(&redis.Options{Addr: o.Addr})
+	switch o.Kind {
+	case sentinel:
+		client = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: o.Addrs})
+	case cluster:
+		client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: o.Addrs, ContextTimeoutEnabled: true})
+	default:
+		client = redis.NewClient(&redis.Options{Addr: o.Addrs[0]})
 	}
 	defer client.Close()
 	exact, err := redisstore.New(client, redisstore.Budget(budget))
@@ -113,8 +128,25 @@ func decide(o *order, l *log) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(over)
 	}()
+	var ordered []*redisstore.Store
+	for _, prefix := range o.Places {
+		s, err := redisstore.New(client, redisstore.Budget(longer), redisstore.Prefix(prefix), redisstore.Remember(0))
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		ordered = append(ordered, s)
+	}
 	var mu sync.Mutex
 	var group sync.WaitGroup
+	group.Go(func() {
+		asked, err := askInOrder(ordered, spillgate.SeedFrom(o.Seed), over)
+		mu.Lock()
+		defer mu.Unlock()
+		if l.Asked = asked; err != nil {
+			l.Error = err.Error()
+		}
+	})
 	for asker := range askers {
 		group.Go(func() {
 			tick := time.NewTicker(pace)
@@ -139,7 +171,7 @@ func decide(o *order, l *log) error {
 		})
 	}
 	group.Wait()
-	l.Opened = exact.Stats().Opened
+	l.Opened, l.OverDenied = exact.Stats().Opened, exact.Stats().OverDenied
 	if leased != nil {
 		if err := leased.Close(); err != nil {
 			return err
