@@ -20,19 +20,18 @@ import (
 // for a short time, so that its history is short and meets one fault at most; and
 // nothing is refused from memory, so that every answer has the server's numbers.
 const (
-	generation = 150 * time.Millisecond // between one key and the next
-	alive      = 3                      // keys at a time
-	members    = 3                      // of a group
-	interval   = 10 * time.Millisecond  // in which the pace earns a unit
+	alive    = 3                     // keys at a time
+	members  = 3                     // of a group
+	interval = 10 * time.Millisecond // in which the pace earns a unit
 	// longer is the budget of these stores: on a machine with other work few calls are
 	// lost to that, and so the most of what is lost is lost to faults.
 	longer = 5 * budget
 )
 
 var (
-	paceLimit   = spillgate.Limit{Rate: int64(time.Second / interval), Period: time.Second, Burst: 10}
-	groupLimit  = spillgate.Limit{Algorithm: spillgate.FixedWindow, Rate: 100, Period: 30 * 24 * time.Hour}
-	memberLimit = spillgate.Limit{Algorithm: spillgate.FixedWindow, Rate: 40, Period: 30 * 24 * time.Hour}
+	paceLimit   = spillgate.Limit{Rate: int64(time.Second / interval), Period: time.Second, Burst: 6}
+	groupLimit  = spillgate.Limit{Algorithm: spillgate.FixedWindow, Rate: 50, Period: 30 * 24 * time.Hour}
+	memberLimit = spillgate.Limit{Algorithm: spillgate.FixedWindow, Rate: 20, Period: 30 * 24 * time.Hour}
 )
 
 // An asked is one request to the store: a unit or two of a pace, or a member's units
@@ -71,8 +70,8 @@ func clock() int64 {
 }
 
 // askInOrder has goroutines ask the stores, one at each place, until over is closed,
-// and returns what they were told.
-func askInOrder(stores []*redisstore.Store, seed spillgate.Seed, over chan struct{}) ([]asked, error) {
+// and note what may have been charged.
+func askInOrder(stores []*redisstore.Store, o *order, over chan struct{}, note func(*asked)) error {
 	rule := func(name string, limit spillgate.Limit, kinds ...policy.Kind) policy.Rule {
 		r := policy.Rule{Name: name, Limit: limit}
 		for _, k := range kinds {
@@ -87,38 +86,33 @@ func askInOrder(stores []*redisstore.Store, seed spillgate.Seed, over chan struc
 	} {
 		p, err := policy.Compile(rules)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, s := range stores {
-			engines[pair] = append(engines[pair], policy.NewEngine(p, s, policy.Seeded(seed), policy.Nodes(nodes)))
+			engines[pair] = append(engines[pair], policy.NewEngine(p, s, policy.Seeded(spillgate.SeedFrom(o.Seed)), policy.Nodes(nodes)))
 		}
 	}
 	var mu sync.Mutex
-	var all []asked
 	var failed error
 	var group sync.WaitGroup
 	for asker := range 4 {
 		group.Go(func() {
-			tick := time.NewTicker(5 * time.Millisecond)
+			tick := time.NewTicker(pace)
 			defer tick.Stop()
-			var own []asked
 			for {
 				select {
 				case <-over:
-					mu.Lock()
-					all = append(all, own...)
-					mu.Unlock()
 					return
 				case <-tick.C:
 				}
 				a := asked{Place: rand.IntN(len(stores)), Pair: asker%2 > 0}
-				a.Gen = int(clock()/int64(generation)) - rand.IntN(alive)
+				a.Gen = int(clock()/int64(o.Generation)) - rand.IntN(alive)
 				if a.Pair {
 					a.Member = rand.IntN(members)
 				}
 				charged, err := a.ask(engines[a.Pair][a.Place])
 				if charged {
-					own = append(own, a)
+					note(&a)
 				}
 				if err != nil {
 					mu.Lock()
@@ -130,7 +124,7 @@ func askInOrder(stores []*redisstore.Store, seed spillgate.Seed, over chan struc
 		})
 	}
 	group.Wait()
-	return all, failed
+	return failed
 }
 
 // ask decides a and reports whether it may have been charged. That it was not, where

@@ -4,10 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,20 +26,27 @@ const (
 	users   = 2
 	budget  = 20 * time.Millisecond
 	share   = 0.15
-	pace    = 3 * time.Millisecond // between two requests of one goroutine
-	program = "SPILLGATE_NEMESIS"  // in the environment of a process that decides
+	pace    = 10 * time.Millisecond // between two requests of one goroutine
+	program = "SPILLGATE_NEMESIS"   // in the environment of a process that decides
 )
 
-// limit is that of each user: together the processes ask for twice of it.
-var limit = spillgate.Limit{Rate: 1000, Period: time.Second, Burst: 200}
+// limit is that of each user: together the processes ask for several times of it. In a cluster
+// there is also one for all together.
+var (
+	limit    = spillgate.Limit{Rate: 300, Period: time.Second, Burst: 90}
+	together = spillgate.Limit{Rate: 450, Period: time.Second, Burst: 120}
+)
 
 // An order is what a process is told in its environment.
 type order struct {
 	Addrs  []string // of the server, of a Sentinel, or of the servers of a cluster
 	Kind   kind
 	Leased bool
+	Budget time.Duration
 	Places []string // prefixes, each of keys that one server has
 	Seed   [16]byte
+	// Generation is the time from one key whose history is recorded to the next.
+	Generation time.Duration
 }
 
 // A kind is what the addresses are of.
@@ -57,17 +65,37 @@ type admission struct {
 	Local bool  // the process decided by itself
 }
 
+// A seen says whether there was anything to prove: how many requests passed on the
+// store's word, and from a lease; and of those whose order is looked for, how many
+// passed and were refused.
+type seen struct{ Paid, Here, Allowed, Refused int64 }
+
+func (s *seen) add(more seen) {
+	s.Paid += more.Paid
+	s.Here += more.Here
+	s.Allowed += more.Allowed
+	s.Refused += more.Refused
+}
+
+func (s *seen) all(leased bool) bool {
+	return min(s.Paid, s.Allowed, s.Refused) > 0 && (s.Here > 0 || !leased)
+}
+
 // A log is what a process has to say in the end.
 type log struct {
 	Admitted      []admission
 	Denied        int
 	Faults        int
 	Waits         []time.Duration // of all decisions
-	Unanswered    int             // decisions that were neither: a bug
+	Slow          []span          // decisions that took two budgets and more
+	Stalls        *stalls
+	Unanswered    int // decisions that were neither: a bug
 	Opened        uint64
 	Here, Refused uint64
 	OverDenied    uint64
 	Asked         []asked // whose order is looked for
+	Back          bool    // nothing but this: all stores have answered since the parent asked
+	Seen          seen    // so far, with Back
 	Error         string
 }
 
@@ -101,7 +129,7 @@ func decide(o *order, l *log) error {
 		client = redis.NewClient(&redis.Options{Addr: o.Addrs[0]})
 	}
 	defer client.Close()
-	exact, err := redisstore.New(client, redisstore.Budget(budget))
+	exact, err := redisstore.New(client, redisstore.Budget(o.Budget))
 	if err != nil {
 		return err
 	}
@@ -118,15 +146,39 @@ func decide(o *order, l *log) error {
 	if err != nil {
 		return err
 	}
-	p, err := policy.Compile([]policy.Rule{{Name: "each", Key: []policy.Part{{Attributes: []policy.Attribute{user}}}, Limit: limit}})
+	rules := []policy.Rule{{Name: "each", Key: []policy.Part{{Attributes: []policy.Attribute{user}}}, Limit: limit}}
+	if o.Kind == cluster { // so that requests have keys on several servers
+		rules = append(rules, policy.Rule{Name: "all", Limit: together})
+	}
+	p, err := policy.Compile(rules)
 	if err != nil {
 		return err
 	}
 	engine := policy.NewEngine(p, store, policy.Seeded(spillgate.SeedFrom(o.Seed)), policy.Nodes(nodes))
 	over := make(chan struct{})
+	var mu sync.Mutex                              // of l
+	var calm atomic.Bool                           // no flood any more: whoever asks for answers is to have them soon
+	heard := make([]atomic.Int64, 1+len(o.Places)) // answers of the store, and of each whose order is looked for
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		close(over)
+		defer close(over)
+		for { // each byte asks whether all are back
+			if n, err := os.Stdin.Read(make([]byte, 1)); n == 0 || err != nil {
+				return
+			}
+			calm.Store(true)
+			for i := range heard {
+				for before := heard[i].Load(); heard[i].Load() == before; {
+					wait(time.Millisecond)
+				}
+			}
+			mu.Lock()
+			now := log{Back: true, Seen: l.Seen}
+			mu.Unlock()
+			if leased != nil {
+				now.Seen.Here = int64(leased.Stats().Here)
+			}
+			_ = json.NewEncoder(os.Stdout).Encode(now)
+		}
 	}()
 	var ordered []*redisstore.Store
 	for _, prefix := range o.Places {
@@ -137,13 +189,26 @@ func decide(o *order, l *log) error {
 		defer s.Close()
 		ordered = append(ordered, s)
 	}
-	var mu sync.Mutex
+	stalls, watched := watch(over)
+	defer func() { watched(); l.Stalls = stalls }()
 	var group sync.WaitGroup
 	group.Go(func() {
-		asked, err := askInOrder(ordered, spillgate.SeedFrom(o.Seed), over)
-		mu.Lock()
-		defer mu.Unlock()
-		if l.Asked = asked; err != nil {
+		err := askInOrder(ordered, o, over, func(a *asked) {
+			mu.Lock()
+			defer mu.Unlock()
+			if l.Asked = append(l.Asked, *a); a.Lost {
+				return
+			}
+			heard[1+a.Place].Add(1)
+			if a.Said[0].Taken > 0 {
+				l.Seen.Allowed++
+			} else {
+				l.Seen.Refused++
+			}
+		})
+		if err != nil {
+			mu.Lock()
+			defer mu.Unlock()
 			l.Error = err.Error()
 		}
 	})
@@ -160,10 +225,19 @@ func decide(o *order, l *log) error {
 				}
 				// A flood at times, so that there is something to refuse.
 				for range 5 {
-					began := time.Now()
+					if calm.Load() && rand.IntN(10) > 0 {
+						break
+					}
+					call, began := clock(), time.Now()
 					v := engine.Decide(context.Background(), attrs)
 					ended := time.Now()
+					if v.Fault == nil {
+						heard[0].Add(1)
+					}
 					mu.Lock()
+					if ended.Sub(began) > 2*o.Budget {
+						l.Slow = append(l.Slow, span{call, clock()})
+					}
 					l.note(asker%users, &v, ended.Sub(began), ended)
 					mu.Unlock()
 				}
@@ -188,12 +262,14 @@ func (l *log) note(user int, v *policy.Verdict, wait time.Duration, ended time.T
 		l.Faults++
 	}
 	switch {
-	case v.Allowed && v.Len() == 1:
+	case v.Allowed && v.Len() > 0:
 		a := admission{User: user, At: ended.UnixNano(), Local: v.Fault != nil}
 		if a.Local {
 			a.At = int64(v.Outcome(0).Decision.At)
 		}
-		l.Admitted = append(l.Admitted, a)
+		if l.Admitted = append(l.Admitted, a); !a.Local {
+			l.Seen.Paid++
+		}
 	case v.Refusing() != nil:
 		l.Denied++
 	default:

@@ -367,21 +367,9 @@ func ordered(t *testing.T, logs []log, losses []loss) {
 			t.Errorf("%+v: no order of these calls gives these answers (%s):\n%s", h, r, stuck(h, ops, forks))
 		}
 		slowest = max(slowest, time.Since(began))
-		if d := time.Since(began); d > 100*time.Millisecond {
-			k := 0
-			for _, a := range of {
-				if a.Lost {
-					k++
-				}
-			}
-			t.Logf("SLOW %+v %s: %d ops %d lost %d", h, d, len(ops), k, forks)
-		}
 	}
 	t.Logf("%d histories have an order: %d answers, %d allowed, %d while another call was under way; %d requests lost, %d faults within; %d histories have two failovers; the longest search took %s",
 		n.histories, n.answers, n.allowed, n.overlaps, n.lost, n.faults, n.left, slowest)
-	if n.left > n.histories/10 || n.allowed == 0 || n.allowed == n.answers || n.overlaps == 0 {
-		t.Error("too much was left out, or nothing was allowed, nothing denied, or nothing at once")
-	}
 }
 
 // stuck describes where the longest beginning of an order ends.
