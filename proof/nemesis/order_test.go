@@ -368,7 +368,7 @@ func ordered(t *testing.T, logs []log, losses []loss) {
 		}
 		slowest = max(slowest, time.Since(began))
 	}
-	t.Logf("%d histories have an order: %d answers, %d allowed, %d while another call was under way; %d requests lost, %d faults within; %d histories have two failovers; the longest search took %s",
+	t.Logf("%d histories: %d answers, %d allowed, %d while another call was under way; %d requests lost, %d faults within; %d histories have two failovers; the longest search took %s",
 		n.histories, n.answers, n.allowed, n.overlaps, n.lost, n.faults, n.left, slowest)
 }
 
