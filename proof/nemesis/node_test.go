@@ -109,13 +109,22 @@ func TestMain(m *testing.M) {
 		} else if err := decide(&o, &l); err != nil {
 			l.Error = err.Error()
 		}
-		if err := json.NewEncoder(os.Stdout).Encode(&l); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+		say(l)
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+var saying sync.Mutex
+
+// say tells the parent.
+func say(l log) {
+	saying.Lock()
+	defer saying.Unlock()
+	if err := json.NewEncoder(os.Stdout).Encode(l); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // decide asks until the standard input ends.
@@ -167,18 +176,24 @@ func decide(o *order, l *log) error {
 				return
 			}
 			calm.Store(true)
-			for i := range heard {
-				for before := heard[i].Load(); heard[i].Load() == before; {
-					wait(time.Millisecond)
+			go func() {
+				for i := range heard {
+					for before := heard[i].Load(); heard[i].Load() == before; wait(time.Millisecond) {
+						select {
+						case <-over:
+							return
+						default:
+						}
+					}
 				}
-			}
-			mu.Lock()
-			now := log{Back: true, Seen: l.Seen}
-			mu.Unlock()
-			if leased != nil {
-				now.Seen.Here = int64(leased.Stats().Here)
-			}
-			_ = json.NewEncoder(os.Stdout).Encode(now)
+				mu.Lock()
+				now := log{Back: true, Seen: l.Seen}
+				mu.Unlock()
+				if leased != nil {
+					now.Seen.Here = int64(leased.Stats().Here)
+				}
+				say(now)
+			}()
 		}
 	}()
 	var ordered []*redisstore.Store

@@ -154,7 +154,7 @@ func (m *limiter) answer(w world, a *asked) (all []any) {
 // about: that there is, or with some of the lost requests charged.
 func (m *limiter) seen(w world, i int, a *asked) []world {
 	at := a.Said[0].At
-	// now is what is left of a key before the request.
+	// missing is how much less was left before the request than there should have been.
 	missing := func(part int) int64 {
 		_, d := m.meters[part].Take(w.line[i][a.key(part)], at, 0)
 		return d.Remaining - (a.Said[part].Remaining + a.Said[part].Taken)

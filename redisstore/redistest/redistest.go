@@ -193,10 +193,10 @@ func freeAddr(t testing.TB) string {
 // until waits until ok is true.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("redistest: still not after 20s: %s", what)
+			t.Fatalf("redistest: still not after a minute: %s", what)
 		}
 		<-time.After(10 * time.Millisecond)
 	}
