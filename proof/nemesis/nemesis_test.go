@@ -123,17 +123,18 @@ func back(t *testing.T, all []*child, leased bool) {
 	}
 }
 
-// slowest returns how long a server takes for the slowest of some plain commands.
+// slowest returns how long a server takes for the slowest of some plain commands, or
+// the first that is slow.
 func (c *child) slowest(t *testing.T) (most time.Duration) {
 	client := redis.NewClient(&redis.Options{Addr: c.addr, MaxRetries: -1})
 	defer client.Close()
 	for range 50 {
 		wait(20 * time.Millisecond)
 		began := time.Now()
-		if err := client.Ping(t.Context()).Err(); err != nil {
-			t.Log(err)
+		_ = client.Ping(t.Context()).Err() // one that fails at once is not slow
+		if most = max(most, time.Since(began)); most > budget/4 {
+			break
 		}
-		most = max(most, time.Since(began))
 	}
 	return most
 }
