@@ -1,7 +1,6 @@
 package grpclimit
 
 import (
-	"fmt"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -15,18 +14,11 @@ import (
 
 // flat returns the status of a call that a rule refuses by itself, or an override.
 func flat(o *policy.Outcome, wait time.Duration) *status.Status {
-	blocked := "this caller is blocked"
-	if !o.Ruleless() {
-		blocked += fmt.Sprintf(" (rule %q)", o.Rule.Name)
+	s := status.New(codes.PermissionDenied, o.Says(wait))
+	if o.Decision.Reason != spillgate.Blocked || wait == spillgate.Never {
+		return s
 	}
-	switch {
-	case o.Decision.Reason != spillgate.Blocked:
-		return status.Newf(codes.PermissionDenied, "rule %q does not admit this call; waiting does not help", o.Rule.Name)
-	case wait == spillgate.Never:
-		return status.Newf(codes.PermissionDenied, "%s; waiting does not help", blocked)
-	}
-	return with(status.Newf(codes.PermissionDenied, "%s; retry after %s", blocked, wait),
-		&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	return with(s, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 }
 
 // item returns what RateLimit-Policy says of the limit that o was decided by.

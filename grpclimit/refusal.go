@@ -49,18 +49,6 @@ func (s *server) refused(a *attributes, v *policy.Verdict, o *policy.Outcome, wa
 	if o.Flat() {
 		return flat(o, wait)
 	}
-	says := fmt.Sprintf("the quota of rule %q is used up", o.Rule.Name)
-	if o.Decision.Reason == spillgate.Blocked {
-		says = fmt.Sprintf("this caller is blocked (rule %q)", o.Rule.Name)
-	}
-	switch {
-	case o.Decision.Reason == spillgate.NeverFits:
-		says = fmt.Sprintf("this call costs more than the quota of rule %q ever holds; ask for less at once", o.Rule.Name)
-	case wait == spillgate.Never:
-		says += "; nothing more will be earned"
-	default:
-		says += fmt.Sprintf("; retry after %s", wait)
-	}
 	failure := &errdetails.QuotaFailure{}
 	for i := range v.Len() {
 		if o := v.Outcome(i); o.Refuses() {
@@ -71,7 +59,7 @@ func (s *server) refused(a *attributes, v *policy.Verdict, o *policy.Outcome, wa
 	if wait != spillgate.Never {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	}
-	return with(status.New(codes.ResourceExhausted, says), details...)
+	return with(status.New(codes.ResourceExhausted, o.Says(wait)), details...)
 }
 
 // violation tells of one rule that refuses.
@@ -81,8 +69,8 @@ func (s *server) violation(a *attributes, o *policy.Outcome) *errdetails.QuotaFa
 		service = service[:i]
 	}
 	violation := &errdetails.QuotaFailure_Violation{
-		Subject:         subject(r),
-		Description:     describe(o),
+		Subject:         r.Subject(),
+		Description:     o.Describe(),
 		ApiService:      service,
 		QuotaMetric:     unit(r),
 		QuotaId:         r.Name,
@@ -98,37 +86,6 @@ func (s *server) violation(a *attributes, o *policy.Outcome) *errdetails.QuotaFa
 		}
 	}
 	return violation
-}
-
-// subject says what tells callers apart, and not who the caller is.
-func subject(r *policy.Rule) string {
-	if len(r.Key) == 0 {
-		return "everybody"
-	}
-	parts := make([]string, len(r.Key))
-	for i, p := range r.Key {
-		parts[i] = p.String()
-	}
-	return strings.Join(parts, " + ")
-}
-
-func describe(o *policy.Outcome) string {
-	limit, fits := o.Limit().String(), fmt.Sprintf(" (%d)", o.Decision.Limit)
-	if o.Rule.Hide {
-		limit, fits = "the limit", ""
-	}
-	switch d := &o.Decision; {
-	case o.Flat():
-		return "denied"
-	case d.Reason == spillgate.Blocked:
-		return fmt.Sprintf("%s: blocked, for it was refused too often; retry after %s", limit, d.RetryAfter)
-	case d.Reason == spillgate.NeverFits:
-		return fmt.Sprintf("%s: costs more than ever fits at once%s", limit, fits)
-	case d.RetryAfter == spillgate.Never:
-		return fmt.Sprintf("%s: used up, and nothing more will be earned", limit)
-	default:
-		return fmt.Sprintf("%s: used up; retry after %s", limit, d.RetryAfter)
-	}
 }
 
 func unit(r *policy.Rule) string {

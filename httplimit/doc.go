@@ -48,6 +48,9 @@
 // adds the fields of GitHub, OpenAI and Envoy, [Jitter] spreads those who come
 // back.
 //
+// A call of gRPC or gRPC-Web is told the same in a status of gRPC, with 200 in place
+// of these and whatever a rule says of its answer ([Refusal.Code], [AnswerGRPC]).
+//
 // At a stop those who are held are told to come again if the program closes the
 // engine, as with server.RegisterOnShutdown(eng.Close), or the limiter of [New].
 //

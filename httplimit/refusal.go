@@ -16,7 +16,8 @@ import (
 type Refusal struct {
 	// ID is random and the same in the answer and in the log line.
 	ID string
-	// Status is the answer's; the package comment says which when.
+	// Status is the answer's; the package comment says which when. A call of
+	// gRPC is told [Refusal.Code] in its place.
 	Status int
 	// Rule is the first rule that refuses, "" if none does.
 	Rule string
@@ -44,6 +45,10 @@ type Refusal struct {
 	problem  policy.Problem // "" is about:blank
 	ruleless bool           // Rule is none of the policy's, but an override
 	wait     int64          // seconds that are told; 0 for none
+
+	// For calls of gRPC:
+	first *policy.Outcome // that refuses; nil if none does
+	all   *policy.Verdict // that it is of; nil if there is no other
 }
 
 // Code returns the code of gRPC that says the same, whatever a rule says of its
@@ -92,6 +97,9 @@ func (l *limited) refuse(w http.ResponseWriter, r *http.Request, key string, d *
 	default:
 		f.Status, f.Rule, f.Violated = http.StatusTooManyRequests, l.name, append(f.violated[:0], l.name)
 		f.RetryAfter, f.ResetAfter, f.problem, f.why = d.RetryAfter, d.ResetAfter, policy.QuotaExceeded, d.Reason.String()
+		if protocolOf(r) != overHTTP {
+			f.first = l.outcome(d)
+		}
 		var room [1]told
 		l.answer(w, r, f, l.tell(room[:0], key, d))
 		return
@@ -111,7 +119,7 @@ func (p *policed) refuse(w http.ResponseWriter, r *http.Request, v *policy.Verdi
 		RetryAfter: v.RetryAfter(), ResetAfter: o.Decision.ResetAfter, Override: o.Override,
 	}}
 	f.Answer, f.problem, f.flat, f.engine = o.Rule.Answer, problemOf(o), o.Flat(), p.engine
-	f.why, f.ruleless = o.Why(), o.Ruleless()
+	f.why, f.ruleless, f.first, f.all = o.Why(), o.Ruleless(), o, v
 	f.choose()
 	f.Violated = f.violated[:0]
 	for i := range v.Len() {
@@ -190,6 +198,10 @@ func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *refusal, ts [
 	}
 	for _, key := range [...]string{"Content-Encoding", "Etag", "Last-Modified"} {
 		delete(h, key) // of the answer that isn't given
+	}
+	if p := protocolOf(r); p != overHTTP {
+		p.answer(w, r, f.Code(), f.says(), f.details(r.URL, s.jitter > 0))
+		return
 	}
 	f.write(w, r)
 }

@@ -230,8 +230,12 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, err error) {
 	problem(w, r, status, title)
 }
 
-// problem answers with an error of the gateway's own (RFC 9457).
+// problem answers with an error of the gateway's own (RFC 9457), calls of gRPC
+// with a status of theirs.
 func problem(w http.ResponseWriter, r *http.Request, status int, title string) {
+	if httplimit.AnswerGRPC(w, r, codeOf(status), title) {
+		return
+	}
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
@@ -239,6 +243,17 @@ func problem(w http.ResponseWriter, r *http.Request, status int, title string) {
 	if r.Method != http.MethodHead {
 		fmt.Fprintf(w, "{\"type\":\"about:blank\",\"title\":%q,\"status\":%d}\n", title, status)
 	}
+}
+
+// codeOf returns the code of gRPC for a status that the gateway itself gives.
+func codeOf(status int) uint32 {
+	switch status {
+	case http.StatusBadRequest:
+		return 3 // INVALID_ARGUMENT
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		return 4 // DEADLINE_EXCEEDED
+	}
+	return 14 // UNAVAILABLE
 }
 
 // clipped bounds what somebody else writes into our log.
