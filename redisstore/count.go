@@ -50,7 +50,8 @@ type census struct {
 	name string // of this store
 
 	nodes       Nodes
-	first, last time.Time // when the first and the last count was asked for
+	first, last time.Time // when the first count in a row and the last was asked for
+	mutual      bool      // there were enough in a row once
 	fewer       time.Time // since when all counts were lower; zero if the last was not
 	least       int       // and the highest of those
 }
@@ -104,11 +105,12 @@ func (s *Store) count() {
 
 // counted takes note of n stores, counted every so often.
 func (c *census) counted(n int, asked time.Time, every time.Duration) {
-	if c.last.IsZero() {
+	if !c.mutual && c.old(asked, every) { // others may not have counted meanwhile
 		c.first = asked
 	}
 	c.last = asked
-	long := lifeOf(every) - every/2 // half a turn is for timers that are not quite even
+	long := lifeOf(every) - every/10 // which is for timers that are not quite even
+	c.mutual = c.mutual || asked.Sub(c.first) >= long
 	switch {
 	case n >= c.nodes.Count:
 		c.nodes.Count, c.fewer, c.least = n, time.Time{}, 0
@@ -120,15 +122,20 @@ func (c *census) counted(n int, asked time.Time, every time.Duration) {
 			c.nodes.Count, c.fewer = c.least, time.Time{}
 		}
 	}
-	c.nodes.Mutual, c.nodes.Fault = asked.Sub(c.first) >= long, NoFault
+	c.nodes.Mutual, c.nodes.Fault = c.mutual, NoFault
 }
 
 // failed takes note of a count that failed.
 func (c *census) failed(fault Fault, asked time.Time, every time.Duration) {
 	c.nodes.Fault, c.fewer = fault, time.Time{} // others could not announce themselves, either
-	if asked.Sub(c.last) >= 2*every-every/2 {
+	if c.old(asked, every) {
 		c.nodes.Mutual = false
 	}
+}
+
+// old reports whether the last count is two turns old, or there is none.
+func (c *census) old(asked time.Time, every time.Duration) bool {
+	return asked.Sub(c.last) >= 2*every-every/2
 }
 
 // lifeOf is for how long a store is counted that is not heard of any more.
