@@ -46,7 +46,7 @@ func TestAttributes(t *testing.T) {
 	for name, want := range map[string]string{
 		"client.ip":        "2001:db8::1",
 		"method":           "post\x00POST", // some servers take it for POST
-		"path":             "/a/login\x00/a/login;v=1",
+		"path":             "/a/login\x00/a/b/../login\x00/a/login;v=1\x00/a/b/../login;v=1",
 		"host":             "alice.example.com",
 		"route":            "/{page}",
 		"user":             "-",
@@ -114,9 +114,9 @@ func TestClientAddress(t *testing.T) {
 
 func TestPaths(t *testing.T) {
 	for target, want := range map[string]string{
-		"/": "/", "/login": "/login", "//login": "/login", "/login/": "/login", "/%6cogin": "/login", "/lo%67in": "/login",
-		"/a/../login": "/login", "/./login": "/login", "/login;a=b": "/login\x00/login;a=b", "/a%2fb": "/a%2Fb\x00/a/b", "/a%252fb": "/a%252fb",
-		"/%2e%2e/login": "/login", "/a%2541": "/a%2541", "/a%20b": "/a b", "/%00": "/%00", "/%c3%a9": "/é", "*": "*", "/%5clogin": "/%2Flogin\x00/login",
+		"/": "/", "/login": "/login", "//login": "/login\x00/", "/login/": "/login", "/%6cogin": "/login", "/lo%67in": "/login",
+		"/a/../login": "/login\x00/a/../login", "/./login": "/login\x00/./login", "/login;a=b": "/login\x00/login;a=b", "/a%2fb": "/a%2Fb\x00/a/b", "/a%252fb": "/a%252fb",
+		"/%2e%2e/login": "/login\x00/../login", "/a%2541": "/a%2541", "/a%20b": "/a b", "/%00": "/%00", "/%c3%a9": "/é", "*": "*", "/%5clogin": "/%5Clogin\x00/login\x00/",
 		"http://example.com/login": "/login", "http://example.com": "/", "foo:login": "/login", "/login?x=/other": "/login",
 	} {
 		u, err := url.ParseRequestURI(target)

@@ -18,7 +18,7 @@ func TestAttributesAreThoseOfPolicy(t *testing.T) {
 	}
 	a := Attributes(p, r, User(func(*http.Request) string { return "ann" }))
 	for name, want := range map[string]string{
-		"method": "POST", "host": "a.example", "path": "/x/..%2Flogin/\x00/login/", "client.ip": "203.0.113.7",
+		"method": "POST", "host": "a.example", "path": "/x/..%2Flogin/\x00/login/\x00/x/../login/", "client.ip": "203.0.113.7",
 		"header.x-plan": "free", "query.q": "1", "user": "ann", "tenant": "", "header.x-none": "",
 	} {
 		attr, err := policy.ParseAttribute(name)

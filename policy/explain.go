@@ -217,7 +217,11 @@ func (c *condition) shown(r *request, prints *fingerprints) string {
 	case c.attr.Kind.read():
 		var all []string
 		for _, reading := range bytes.Split(v, []byte{readingsEnd}) {
-			all = append(all, string(appendValue(nil, reading)))
+			if string(reading) == anyReading && c.attr.Kind == Path {
+				all = append(all, "any other")
+			} else {
+				all = append(all, string(appendValue(nil, reading)))
+			}
 		}
 		return strings.Join(all, " or ")
 	}

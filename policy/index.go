@@ -32,6 +32,7 @@ type probe struct {
 	many   bool // may have several values
 	exact  literals
 	within literals // whole segments of a path from its front, or labels of a host from its end
+	all    []uint64 // the rules that are found by any literal
 }
 
 // literals are the rules by literal.
@@ -146,8 +147,9 @@ func newIndex(rules []rule) index {
 			if !ok {
 				at = len(x.probes)
 				probes[best[0].attr] = at
-				x.probes = append(x.probes, probe{slot: slot, path: best[0].attr.Kind == Path, reads: best[0].attr.Kind.read(), many: best[0].attr.Kind.repeats()})
+				x.probes = append(x.probes, probe{slot: slot, path: best[0].attr.Kind == Path, reads: best[0].attr.Kind.read(), many: best[0].attr.Kind.repeats(), all: make([]uint64, x.words)})
 			}
+			x.probes[at].all[i>>6] |= 1 << (i & 63)
 			for _, l := range best {
 				if l.within {
 					x.probes[at].within.add(l.text, int32(i))
@@ -187,6 +189,12 @@ func (x *index) find(r *request) []uint64 {
 			}
 			p.find(v[:end], r.found)
 			v = v[end+1:]
+		}
+		if p.path && string(v) == anyReading {
+			for w := range r.found {
+				r.found[w] |= p.all[w]
+			}
+			continue
 		}
 		p.find(v, r.found)
 		if at := &r.cache.reads[p.slot-1]; p.many && at.more > at.to {

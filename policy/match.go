@@ -99,6 +99,10 @@ func compilePattern(k Kind, v string) (pattern, error) {
 			return pattern{}, fmt.Errorf("value %q: ** stands only for a whole last segment, as in /api/**", v)
 		}
 		if n := string(AppendPath(nil, v)); n != v && n+"/" != v { // the slash: see Paths.slashed
+			all := strings.Split(n, "\x00")
+			if n = all[0]; n == v { // as /a%2Fb is in the first of its readings
+				n = all[len(all)-1]
+			}
 			return pattern{}, fmt.Errorf("value %q: not in normal form, so it would never match; write %q", v, n)
 		}
 	case Host:
@@ -160,6 +164,9 @@ func (c *condition) holds(r *request, all bool) bool {
 		for {
 			i := bytes.IndexByte(v, readingsEnd)
 			if i < 0 {
+				if string(v) == anyReading && c.attr.Kind == Path {
+					return !all
+				}
 				return c.meets(v)
 			}
 			if c.meets(v[:i]) != all {

@@ -11,8 +11,8 @@ import (
 
 func TestPathsKeepTheSlash(t *testing.T) {
 	for raw, want := range map[string]string{
-		"/login": "/login", "/login/": "/login/", "/login//": "/login/", "//login": "/login", "/": "/", "": "/", "//": "/",
-		"/a/.": "/a/", "/a/..": "/", "/a/b/..": "/a/", "/a/../login/": "/login/", "/%6cogin/": "/login/", "/a/./b": "/a/b",
+		"/login": "/login", "/login/": "/login/", "/login//": "/login/", "//login": "/login\x00/", "/": "/", "": "/", "//": "/",
+		"/a/.": "/a/\x00/a/./", "/a/..": "/\x00/a/../", "/a/b/..": "/a/\x00/a/b/../", "/a/../login/": "/login/\x00/a/../login/", "/%6cogin/": "/login/", "/a/./b": "/a/b\x00/a/./b",
 		"/login/;x": "/login/\x00/login/;x", "/a%2f": "/a%2F\x00/a/", "/login;x": "/login\x00/login;x", "/a/..;/": "/",
 	} {
 		got := string(Paths{Slash: true}.Append(nil, raw))

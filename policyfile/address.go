@@ -81,16 +81,17 @@ func fixListen(s string) string {
 }
 
 // server reports whether s is the URL of a server: a host, maybe a port and a
-// path, and nothing else.
+// path, and nothing else. A path that begins with two slashes is a host to many
+// servers.
 func server(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && u.RawQuery == "" && !u.ForceQuery &&
-		u.Fragment == "" && host(u.Hostname()) && (u.Port() == "" || port(u.Port()))
+		u.Fragment == "" && !strings.HasPrefix(u.Path, "//") && host(u.Hostname()) && (u.Port() == "" || port(u.Port()))
 }
 
 // upstream is the URL of a server.
 var upstream = kind[string]{
-	schema: schema{"type": "string", "pattern": "^https?://[^/?#@]+(/[^?#]*)?$", "examples": []string{"http://127.0.0.1:9000"}},
+	schema: schema{"type": "string", "pattern": "^https?://[^/?#@]+(/([^/?#][^?#]*)?)?$", "examples": []string{"http://127.0.0.1:9000"}},
 	read: func(d *decoder, n *yaml.Node) (string, bool) {
 		const want = "the URL of a server, such as http://127.0.0.1:9000, without user, query and fragment"
 		n, ok := d.scalar(n, want)
@@ -120,7 +121,7 @@ func fixUpstream(s string) string {
 	if port(authority) {
 		authority = "127.0.0.1:" + authority
 	}
-	if path != "" {
+	if path = strings.TrimLeft(path, "/"); path != "" {
 		path = "/" + path
 	}
 	scheme := "http://"

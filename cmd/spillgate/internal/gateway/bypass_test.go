@@ -170,6 +170,14 @@ func bypassTricks(t *testing.T) []trick {
 		{name: "encoded letters", write: spelled("/%6cogin", "/%6C%6f%67%69%6e", "/lo%67in", "/logi%6E")},
 		{name: "encoded dots and slashes", write: spelled("/%2e/login", "/x/%2e%2e/login", "/x/.%2E/login", "/%2flogin", "/login%2f", "/x%2f..%2flogin", "/x%2F%2e%2E%2Flogin")},
 		{name: "backslashes", write: spelled(`\login`, `/\login`, `/x\..\login`, "/%5clogin", "/x%5c..%5clogin", `/login\`)},
+		{name: "a host in front", write: spelled("//x/login", "//u:p@x:80/login", "///x/login", "//x//login/", "/%2fx/login", "//x%2fy/login", "//x/y/../login", "/.//x/login",
+			`/\x/login`, `\\x\login`, "/%5cx/login", "http://x//y/login")},
+		{name: "slashes of one kind", write: spelled("/login%2fx%5c../..", "/l%5cx/%2E./login%2f", "/login%2fy%5c/..%2f.", "/x%5c..%2f../login", "/x%2f..%5c../login")},
+		{name: "dots before and after slashes are decoded", write: spelled("/x/b%2f../../..%2flogin", "/b%2f../../c%2f../login", "/a/%2e%2e%2f../login")},
+		{name: "encoded parameters", write: spelled("/login%3bx", "/login%3Bx;y", "/x/..%3b/login", "/login;%2fx", "/login;x%2f../a")},
+		{name: "more readings than are told apart", write: func(n int) string {
+			return head("POST /"+strings.Repeat("a%2f..%5c;.//%2e%3b/", n+2)+"/../..//%2e./login", "Host: x")
+		}},
 		{name: "parameters", write: spelled("/login;a=b", "/login;", "/;x/login", "/x/..;/login", "/..;a=b/login", "/login;jsessionid=1;v=2", "/x;y/..;z/login")},
 		{name: "queries", write: func(n int) string { return head(fmt.Sprintf("POST /login?n=%d&next=/a", n), "Host: x") }},
 		{name: "absolute form", write: spelled("http://x/login", "http://other.test/login", "http://x:80//login", "http://x/a/../login", "HTTP://X/login")},
@@ -331,20 +339,26 @@ func isLoginPath(target string) bool {
 		_, rest, _ = strings.Cut(rest, "/")
 		target = "/" + rest
 	}
-	for n := range 16 {
-		slashes, params, merge, early := n&1 != 0, n&2 != 0, n&4 != 0, n&8 != 0
-		path := strings.ReplaceAll(target, `\`, "/")
+	for n := range 64 {
+		slashes, params, merge, early, backs, host := n&1 != 0, n&2 != 0, n&4 != 0, n&8 != 0, n&16 != 0, n&32 != 0
+		path := target
 		if !slashes {
-			path = strings.NewReplacer("%2f", "%252f", "%2F", "%252F", "%5c", "%255c", "%5C", "%255C").Replace(path)
+			path = strings.NewReplacer("%2f", "%252f", "%2F", "%252F").Replace(path)
+		}
+		if !backs {
+			path = strings.NewReplacer("%5c", "%255c", "%5C", "%255C").Replace(path)
 		}
 		decode := func(s string) string {
 			if d, err := url.PathUnescape(s); err == nil {
-				s = strings.ReplaceAll(d, `\`, "/")
+				s = d
 			}
-			return s
+			return strings.ReplaceAll(s, `\`, "/")
 		}
 		if early {
 			path = decode(path)
+		}
+		if host {
+			path = withoutHost(path)
 		}
 		var out []string
 		for _, seg := range strings.Split(path, "/")[1:] {
@@ -372,6 +386,15 @@ func isLoginPath(target string) bool {
 		}
 	}
 	return false
+}
+
+// withoutHost takes what stands behind two slashes or more for a host.
+func withoutHost(path string) string {
+	rest := strings.TrimLeft(path, `/\`)
+	if i := strings.IndexAny(rest, `/\`); i >= 0 && len(path)-len(rest) > 1 {
+		return rest[i:]
+	}
+	return path
 }
 
 // scene returns the upstream and the rules of a trick: logins are counted, and

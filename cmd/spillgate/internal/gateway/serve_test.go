@@ -147,7 +147,7 @@ func TestConfigIsChecked(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"http://127.0.0.1:9000": true, "https://app.test": true, "http://[::1]:80/base": true,
 		"": false, "127.0.0.1:9000": false, "ftp://x": false, "http://": false, "http://:80": false,
-		"http://x/?a=1": false, "http://x/?": false, "http://x/#a": false, "http://ann:secret@x": false,
+		"http://x/?a=1": false, "http://x/?": false, "http://x/#a": false, "http://ann:secret@x": false, "http://x//": false, "http://x//a": false,
 	} {
 		u, err := url.Parse(text)
 		if err != nil {

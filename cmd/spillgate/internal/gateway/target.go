@@ -26,6 +26,8 @@ func proper(u *url.URL) error {
 		return fmt.Errorf("gateway: upstream %q: want a URL such as http://127.0.0.1:9000", u.Redacted())
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil:
 		return fmt.Errorf("gateway: upstream %q: a query, fragment or user can't be passed on; leave it out", u.Redacted())
+	case strings.HasPrefix(u.Path, "//"):
+		return fmt.Errorf("gateway: upstream %q: a path that begins with two slashes is a host to many servers; write one", u.Redacted())
 	}
 	return nil
 }
