@@ -110,6 +110,8 @@ func (p *Policy) lacks(j, i int, budget *int) string {
 		return "it is switched off (enabled: false)"
 	case o.Limit.Algorithm == spillgate.Unlimited:
 		return "it is unlimited"
+	case o.forgetful() != "":
+		return o.forgetful()
 	case o.Spare > 0:
 		return fmt.Sprintf("it refuses only %d percent of the keys (enforce)", 100-o.Spare)
 	case len(o.Peek) > 0:

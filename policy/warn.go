@@ -20,7 +20,7 @@ type Warning struct {
 	// Code names the kind of warning, for programs: "unreachable", "burst",
 	// "user-agent", "path-key", "asked-key", "penalty-key", "open-backup",
 	// "claimed-exempt", "claimed-match", "claimed-peek", "claimed-cost",
-	// "claimed-lane", "repeated", "unlooked".
+	// "claimed-lane", "forgets", "repeated", "unlooked".
 	Code string
 	Text string // what is odd, and why
 	Fix  string // what to write instead
@@ -35,6 +35,7 @@ func (p *Policy) Warnings() []Warning {
 			w.at, w.r = i, r
 			w.unreachable()
 			w.burst()
+			w.forgets()
 			w.key()
 			w.backup()
 			w.onWord()

@@ -25,7 +25,7 @@ type Warning struct {
 // WarningCodes are the codes that a [Warning] may have.
 func WarningCodes() []string {
 	return []string{
-		"any-proxy", "asked-key", "burst", "claimed-cost", "claimed-exempt", "claimed-lane", "claimed-match", "claimed-peek", "expired", "failures",
+		"any-proxy", "asked-key", "burst", "claimed-cost", "claimed-exempt", "claimed-lane", "claimed-match", "claimed-peek", "expired", "failures", "forgets",
 		"open-backup", "path-key", "penalty-key", "repeated", "unlooked", "unreachable", "untold-tokens", "user-agent",
 	}
 }

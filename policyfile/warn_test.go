@@ -64,7 +64,7 @@ usage:
 		return list
 	}
 	for _, rules := range []string{
-		"{name: paths, key: path, limit: 10/s}", "{name: hosts, key: host, limit: 10/s}", `{name: said, match: {header.x-int: "!1"}, limit: 10/s}`,
+		"{name: paths, key: path, limit: 10/s}", "{name: short, key: client.ip, limit: 2/h, ttl: 1s}", "{name: hosts, key: host, limit: 10/s}", `{name: said, match: {header.x-int: "!1"}, limit: 10/s}`,
 		fmt.Sprintf("{name: one, exempt: true, match: {client.ip: [%s]}}, {name: other, limit: 10/s, match: {client.ip: [10.1.0.0, %s]}}", strings.Join(many(1), ", "), strings.Join(many(1), ", ")),
 	} {
 		f, err = Parse("x", []byte("rules: ["+rules+"]"))
