@@ -55,7 +55,9 @@
 // engine, as with server.RegisterOnShutdown(eng.Close), or the limiter of [New].
 //
 // A refusal does not wait for the request's body. If that has not come whole
-// within a tenth of a second, the connection ends with the answer ([Unread]).
+// within a tenth of a second, the connection ends with the answer ([Unread]). A stream
+// of HTTP/2 stays open for as long after it ([Linger]), since some clients lose an
+// answer that comes with the stream's end.
 //
 // # Inside the handler
 //

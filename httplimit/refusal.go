@@ -189,6 +189,7 @@ func (s *shared) answer(w http.ResponseWriter, r *http.Request, f *refusal, ts [
 	f.values[3] = f.ID
 	h[RefusalHeader] = f.values[3:4:4]
 	whole := Unread(w, r)
+	defer Linger(w, r)
 	if s.denied != nil {
 		if !whole { // the context of the connection ended with the reading
 			r = r.WithContext(context.WithoutCancel(r.Context()))

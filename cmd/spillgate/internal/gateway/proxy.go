@@ -87,6 +87,7 @@ func climbs(path string) bool {
 func refuse(w http.ResponseWriter, r *http.Request, status int, title string) {
 	httplimit.Unread(w, r)
 	problem(w, r, status, title)
+	httplimit.Linger(w, r)
 }
 
 // check refuses an answer that can't be passed on, and keeps the names of
@@ -318,6 +319,9 @@ func (u *upload) Read(p []byte) (int, error) {
 func (u *upload) finish(w http.ResponseWriter, r *http.Request) {
 	u.end()
 	if u.whole.Load() || !u.broken.Load() && httplimit.Unread(w, r) {
+		if !u.whole.Load() {
+			httplimit.Linger(w, r)
+		}
 		return
 	}
 	for {
