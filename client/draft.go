@@ -18,17 +18,33 @@ const (
 
 // draft reads RateLimit and RateLimit-Policy, nil if there is nothing to read.
 // As the draft wants it, a list that is not well formed counts as absent, and an
-// item that lacks what it must have is passed over.
+// item that lacks what it must have is passed over. Lines that make no list
+// together are read each for itself: one proxy may have put its own beside those
+// of an older draft.
 func draft(h http.Header) (quotas []Quota) {
+	lines := h[limitField]
+	limits := items(lines)
+	if limits == nil && len(lines) > 0 {
+		for _, line := range lines[:min(len(lines), maxQuotas)] {
+			if it, ok := dictionary(line); ok {
+				limits = append(limits, it)
+			} else if len(lines) > 1 {
+				limits = append(limits, items([]string{line})...)
+			}
+		}
+	}
 	policies := items(h[policyField])
-	for _, it := range items(h[limitField]) {
+	for _, it := range limits {
 		remaining, ok := it.integer("r")
 		if !ok || len(quotas) == maxQuotas {
 			continue
 		}
 		q := Quota{Name: it.name, Unit: "requests", Limit: -1, Remaining: remaining, Window: -1, Reset: it.duration("t")}
+		if limit, ok := it.integer("limit"); ok && it.old {
+			q.Limit = limit
+		}
 		for _, p := range policies {
-			if p.name != it.name {
+			if p.name != it.name || it.old {
 				continue
 			}
 			if limit, ok := p.integer("q"); ok {
@@ -50,6 +66,7 @@ func draft(h http.Header) (quotas []Quota) {
 type item struct {
 	name   string
 	params map[string]string
+	old    bool // it is that of an older draft, without a name
 }
 
 // integer returns a parameter that is an Integer, and not negative.
@@ -87,18 +104,8 @@ func items(lines []string) (list []item) {
 			return nil
 		}
 		it := item{params: map[string]string{}}
-		for r.eat(';') {
-			r.s = strings.TrimLeft(r.s, " ")
-			key, value := r.word(keyByte), "?1"
-			if key == "" {
-				return nil
-			}
-			if r.eat('=') {
-				if value, ok = r.bare(); !ok {
-					return nil
-				}
-			}
-			it.params[key] = value
+		if !r.params(it.params) {
+			return nil
 		}
 		if strings.HasPrefix(name, `"`) {
 			it.name = name[1:]
@@ -116,6 +123,40 @@ func items(lines []string) (list []item) {
 		}
 	}
 	return list
+}
+
+// dictionary reads the form of draft-ietf-httpapi-ratelimit-headers-07, a
+// Dictionary (RFC 9651, 4.2.2): limit=100, remaining=0, reset=60.
+func dictionary(line string) (it item, ok bool) {
+	r := &reader{strings.Trim(line, " ")}
+	if len(r.s) > maxField {
+		return it, false
+	}
+	all := map[string]string{}
+	for {
+		key, value := r.word(keyByte), "?1"
+		if key == "" {
+			return it, false
+		}
+		if r.eat('=') {
+			if value, ok = r.bare(); !ok {
+				return it, false
+			}
+		}
+		if !r.params(map[string]string{}) {
+			return it, false
+		}
+		all[key] = value
+		r.blanks()
+		if r.s == "" {
+			break
+		}
+		if !r.eat(',') {
+			return it, false
+		}
+		r.blanks()
+	}
+	return item{params: map[string]string{"limit": all["limit"], "r": all["remaining"], "t": all["reset"]}, old: true}, true
 }
 
 // A reader takes a Structured Field apart.
@@ -140,6 +181,24 @@ func (r *reader) word(belongs func(byte) bool) string {
 	word := r.s[:i]
 	r.s = r.s[i:]
 	return word
+}
+
+// params reads the parameters of an item.
+func (r *reader) params(into map[string]string) (ok bool) {
+	for r.eat(';') {
+		r.s = strings.TrimLeft(r.s, " ")
+		key, value := r.word(keyByte), "?1"
+		if key == "" {
+			return false
+		}
+		if r.eat('=') {
+			if value, ok = r.bare(); !ok {
+				return false
+			}
+		}
+		into[key] = value
+	}
+	return true
 }
 
 // bare reads a bare item: a String as its text after a quote, a Byte Sequence

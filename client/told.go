@@ -68,7 +68,9 @@ func (t Told) exhausted() time.Duration {
 //   - Retry-After (RFC 9110, 10.2.3) as seconds, also with a fraction, or as a
 //     date, also one that ends in "UTC", the longest of several; before it
 //     Retry-After-Ms, as OpenAI's and Azure's services send it.
-//   - RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11).
+//   - RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11), or
+//     RateLimit as in draft 07 (limit=100, remaining=0, reset=60), also beside it
+//     on a line of its own.
 //   - Where there are none of those, X-RateLimit-Limit, -Remaining and -Reset,
 //     also written X-Rate-Limit and, as in older drafts, RateLimit-Limit, and each also for
 //     -Requests and -Tokens, as OpenAI's. A reset is in seconds; or, if it is

@@ -122,7 +122,17 @@ func TestQuotas(t *testing.T) {
 		{"items without what they must have", []string{`RateLimit: "a", "b";r=-1, "c";r="1", token;r=0;t=9, "d";r=1.5`}, nil, client.Untold},
 		{"no list: a comma at the end", []string{`RateLimit: "a";r=0;t=9,`}, nil, client.Untold},
 		{"no list: an open string", []string{`RateLimit: "a;r=0;t=9`}, nil, client.Untold},
-		{"no list: a dictionary of an older draft", []string{`RateLimit: limit=10, remaining=0, reset=9`}, nil, client.Untold},
+		{"draft 07", []string{`RateLimit: limit=10, remaining=0, reset=9`, `RateLimit-Policy: 10;w=60`}, []client.Quota{{"", "requests", 10, 0, -1, 9 * time.Second}}, 9 * time.Second},
+		{"draft 07, otherwise", []string{`RateLimit: reset=9;x="y",remaining=1,own`}, []client.Quota{{"", "requests", -1, 1, -1, 9 * time.Second}}, client.Untold},
+		{"draft 07 without what it must have", []string{`RateLimit: limit=10, reset=9`}, nil, client.Untold},
+		{"draft 07 with a comma at the end", []string{`RateLimit: limit=10, remaining=0, reset=9,`}, nil, client.Untold},
+		{"draft 07 with no number", []string{`RateLimit: limit=10, remaining=zero, reset=9`}, nil, client.Untold},
+		{
+			"both, as a proxy may leave them",
+			[]string{`RateLimit-Policy: "a";q=5;w=10`, `RateLimit: "a";r=3;t=2`, `RateLimit: limit=100, remaining=0, reset=60`, `RateLimit: "b`},
+			[]client.Quota{{"a", "requests", 5, 3, 10 * time.Second, 2 * time.Second}, {"", "requests", 100, 0, -1, time.Minute}}, time.Minute,
+		},
+		{"drafts 03 to 06", []string{`RateLimit-Limit: 100, 100;w=60`, `RateLimit-Remaining: 0`, `RateLimit-Reset: 7`, `RateLimit-Policy: 100;w=60`}, []client.Quota{{"", "requests", 100, 0, -1, 7 * time.Second}}, 7 * time.Second},
 		{
 			"numbers beyond bounds",
 			[]string{`RateLimit: "a";r=0;t=9223372036854775807, "b";r=99999999999999999999;t=1, "c";r=1;t=-5`},
@@ -173,6 +183,7 @@ func TestManyQuotasAreBounded(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("120", `"a";r=0;t=1`, `"a";q=1;w=2`, "1772366430")
 	f.Add("Sun, 01 Mar 2026 12:00:30 UTC", `"a\"";r=0;x=:YQ==:`, `"`, "6m0s")
+	f.Add("9", "limit=100, remaining=0, reset=60", "100;w=60", "60")
 	f.Add("1e30", ";;;,", "a=(1 2)", "-9223372036854775809")
 	f.Fuzz(func(t *testing.T, retry, limit, policy, reset string) {
 		h := http.Header{

@@ -21,7 +21,7 @@ type Dialect uint8
 const (
 	// Draft is RateLimit-Policy and RateLimit, as in the package comment. It
 	// is the default. Both are lists: what the handler, or another middleware,
-	// says in them stays beside.
+	// says in them stays beside ([Join]).
 	Draft Dialect = iota
 	// GitHub is X-RateLimit-Limit, -Remaining, -Used, -Resource (the rule) and
 	// -Reset, in seconds since 1970, with -Burst for a bucket and -Scope: "ip"

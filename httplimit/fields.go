@@ -152,9 +152,9 @@ func (f *fields) put(h http.Header, key string, i int, text string, first bool) 
 	case len(others) == 0:
 		h[key] = line
 	case first:
-		h[key] = append(line, others...)
+		h[key] = Join(line, others)
 	default:
-		h[key] = append(others, text)
+		h[key] = append(Join(nil, others), text)
 	}
 }
 

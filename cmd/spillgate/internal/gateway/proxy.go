@@ -436,8 +436,12 @@ func (a *answer) WriteHeader(status int) {
 		a.lost = true
 	default:
 		for i, name := range rateLimitFields {
-			if a.lost && a.own[i] != nil {
-				h[name] = append(a.own[i], h[name]...)
+			theirs, own := h[name], a.own[i]
+			if !a.lost {
+				theirs = theirs[min(len(own), len(theirs)):]
+			}
+			if own != nil && (a.lost || len(theirs) > 0) {
+				h[name] = httplimit.Join(own, theirs)
 			}
 		}
 		a.lost = false
