@@ -80,6 +80,7 @@ func TestRefusalsOverHTTPAreThoseOfTheInterceptor(t *testing.T) {
 		over  []policy.Override
 		store spillgate.Store
 		cost  int64
+		twice string
 		code  codes.Code
 	}{
 		{name: "two rules", rules: []policy.Rule{limited, hidden}, code: codes.ResourceExhausted},
@@ -93,6 +94,7 @@ func TestRefusalsOverHTTPAreThoseOfTheInterceptor(t *testing.T) {
 		{name: "an override of all", over: []policy.Override{{Deny: true, Match: match(t, "method", "POST"), Until: time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)}}, rules: []policy.Rule{shut}, code: codes.PermissionDenied},
 		{name: "a penalty", rules: []policy.Rule{{Name: "a", Key: key(t, "user"), Limit: limit(t, "1/m burst 1"), Penalty: policy.Penalty{After: 1, Within: time.Minute, Block: time.Hour}}}, code: codes.ResourceExhausted},
 		{name: "an answer of HTTP", rules: []policy.Rule{{Name: "page", Limit: limit(t, "1/m burst 1"), Answer: &policy.Answer{Status: 200, Type: "text/html", Body: "<p>", Header: map[string]string{"X-Own": "1"}}}}, code: codes.ResourceExhausted},
+		{name: "metadata twice", rules: []policy.Rule{{Name: "a", Key: key(t, "client.ip"), Limit: limit(t, "1/s burst 9")}, {Name: "b", Key: key(t, "header.x-user"), Limit: limit(t, "1/s burst 9")}}, twice: "x-user", code: codes.InvalidArgument},
 		{name: "slots", rules: []policy.Rule{{Name: "slots", Limit: limit(t, "1 at once")}}, cost: 2, code: codes.ResourceExhausted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -124,8 +126,12 @@ func TestRefusalsOverHTTPAreThoseOfTheInterceptor(t *testing.T) {
 				var want, got *status.Status
 				var there, here metadata.MD
 				for range 3 {
+					ctx := t.Context()
+					if c.twice != "" {
+						ctx = metadata.AppendToOutgoingContext(ctx, c.twice, "1", c.twice, "2")
+					}
 					there, here = nil, nil // a refusal over HTTP has no header, and all is its trailer
-					want, got = call(t.Context(), interceptor, grpc.Header(&there)), call(t.Context(), middleware, grpc.Trailer(&here))
+					want, got = call(ctx, interceptor, grpc.Header(&there)), call(ctx, middleware, grpc.Trailer(&here))
 					if want.Code() != got.Code() {
 						t.Fatalf("%v, want %v", got, want)
 					}

@@ -238,6 +238,10 @@ func (f *refusal) appendDetail(b []byte) []byte {
 		return append(b, " does not admit this request. Waiting does not help."...)
 	case f.Rule == "" && f.Status == http.StatusServiceUnavailable:
 		return append(b, "It can't be decided right now whether this request may pass. This says nothing about your quota. Try again in a second."...)
+	case f.broken && f.Status == http.StatusRequestTimeout:
+		return append(b, "The body of this request did not come in time."...)
+	case f.broken:
+		return append(b, "The body of this request could not be read: it is malformed, or broke off."...)
 	case repeatedOf(f.Err) != nil:
 		return appendRepeated(b, repeatedOf(f.Err).Attribute)
 	case f.Rule == "" && f.Status == http.StatusBadRequest:

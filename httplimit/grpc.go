@@ -3,6 +3,7 @@ package httplimit
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -141,12 +142,20 @@ func (f *refusal) says() string {
 	if f.first != nil {
 		return f.first.Says(f.RetryAfter)
 	}
-	switch f.Code() {
-	case 3:
+	switch repeated, code := repeatedOf(f.Err), f.Code(); {
+	case f.broken && code == 4:
+		return "the body of this call did not come in time"
+	case f.broken:
+		return "the body of this call could not be read: it is malformed, or broke off"
+	case repeated != nil:
+		kind := "metadata"
+		if repeated.Attribute.Kind == policy.Query {
+			kind = "query parameter"
+		}
+		return fmt.Sprintf("the %s %s comes several times, with different values, and by it calls are told apart; send it once", kind, repeated.Attribute.Name)
+	case code == 3:
 		return "the cost of this call can't be told from it, or is negative"
-	case 4:
-		return "the call did not come in time"
-	case 14:
+	case code == 14:
 		return "it can't be decided right now whether this call may pass; this says nothing about your quota"
 	}
 	return "it could not be decided whether this call may pass; this says nothing about your quota"

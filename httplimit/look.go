@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -81,7 +82,7 @@ func (p *policed) meter(x *exchange, w http.ResponseWriter, r *http.Request) (*p
 			p.journal.Fault("body not looked at", err)
 		case err != nil:
 			b.forget()
-			f := &refusal{Refusal: Refusal{Status: http.StatusBadRequest, Err: err}}
+			f := &refusal{Refusal: Refusal{Status: http.StatusBadRequest, Err: fmt.Errorf("httplimit: reading the request's body: %w", err)}, broken: true}
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				f.Status = http.StatusRequestTimeout
 			}

@@ -80,6 +80,7 @@ const faultWait = time.Second
 // A refusal is all that an answer needs, in one object.
 type refusal struct {
 	Refusal
+	broken   bool // the body could not be read
 	fields   fields
 	values   [5]string
 	violated [4]string

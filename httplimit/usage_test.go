@@ -204,21 +204,36 @@ func TestBodyThatBreaksOffBeforeTheDecision(t *testing.T) {
 	e := metered(t, policy.Usage{Format: "openai"})
 	log, lines := logged(t)
 	s := served(t, e, func(http.ResponseWriter, *http.Request) { t.Error("passed on") }, httplimit.BodyStall(20*time.Millisecond), httplimit.Logger(log))
-	for want, breakOff := range map[int]func(*net.TCPConn) error{
-		http.StatusBadRequest:     (*net.TCPConn).CloseWrite,
-		http.StatusRequestTimeout: func(*net.TCPConn) error { return nil },
+	silent := func(*net.TCPConn) error { return nil }
+	for _, c := range []struct {
+		body     string
+		breakOff func(*net.TCPConn) error
+		want     int
+		says     string
+	}{
+		{"Content-Length: 100\r\n\r\n{\"max", (*net.TCPConn).CloseWrite, http.StatusBadRequest, "could not be read"},
+		{"Transfer-Encoding: chunked\r\n\r\nzz\r\n", silent, http.StatusBadRequest, "could not be read"},
+		{"Content-Length: 100\r\n\r\n{\"max", silent, http.StatusRequestTimeout, "did not come in time"},
+		{"Content-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", silent, http.StatusOK, ""},
 	} {
 		conn, err := net.Dial("tcp", s.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"max")
-		if err := breakOff(conn.(*net.TCPConn)); err != nil {
+		fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: x\r\n"+c.body)
+		if err := c.breakOff(conn.(*net.TCPConn)); err != nil {
 			t.Error(err)
 		}
 		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil || answer.StatusCode != want {
-			t.Errorf("%+v, %v, want %d", answer, err, want)
+		if err != nil || answer.StatusCode != c.want {
+			t.Fatalf("%q: %+v, %v, want %d", c.body, answer, err, c.want)
+		}
+		if c.says == "" {
+			if status, said := answer.Header.Get("Grpc-Status"), answer.Header.Get("Grpc-Message"); status != "3" || !strings.Contains(said, "could not be read") {
+				t.Errorf("%q: %s %s", c.body, status, said)
+			}
+		} else if p := problemOf(t, answer); !strings.Contains(p.Detail, c.says) {
+			t.Errorf("%q: %s", c.body, p.Detail)
 		}
 		conn.Close()
 	}
