@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,7 +26,8 @@ type Pacer struct {
 	// closed or read to the end. It is needed.
 	Limiter *spillgate.Limiter
 	// Key says what is counted together; nil means each host (with its
-	// port) by itself.
+	// port, where that is not the scheme's own) by itself, however it is
+	// spelled.
 	Key func(*http.Request) string
 	// MaxWait is the longest wait for a turn; 0 means as long as the
 	// request's context lasts.
@@ -40,9 +45,11 @@ func (p *Pacer) RoundTrip(r *http.Request) (*http.Response, error) {
 		discard(r.Body)
 		return nil, ErrNoLimiter
 	}
-	key := r.URL.Host
+	var key string
 	if p.Key != nil {
 		key = p.Key(r)
+	} else {
+		key = host(r.URL)
 	}
 	ctx := r.Context()
 	if p.MaxWait > 0 {
@@ -77,6 +84,20 @@ func (p *Pacer) RoundTrip(r *http.Request) (*http.Response, error) {
 		}{&b, w}
 	}
 	return resp, nil
+}
+
+// host returns the host of a URL, and its port if that is not its scheme's: one
+// text for A.example:80, a.example. and a.example.
+func host(u *url.URL) string {
+	name, port := strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), u.Port()
+	if a, err := netip.ParseAddr(name); err == nil {
+		name = a.Unmap().String()
+	}
+	switch scheme := strings.ToLower(u.Scheme); {
+	case port == "", port == "80" && scheme == "http", port == "443" && scheme == "https":
+		return name
+	}
+	return net.JoinHostPort(name, port)
 }
 
 // A body frees the place of its call when it is done.

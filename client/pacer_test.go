@@ -31,6 +31,43 @@ func TestPacerKeepsTheLimit(t *testing.T) {
 	})
 }
 
+// One host is one host, however its name is spelled.
+func TestPacerCountsHostsNotSpellings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve()
+		p := &client.Pacer{Base: s, Limiter: spillgate.Must("1/s burst 1")}
+		var want []time.Duration
+		for i, u := range []string{
+			"http://a.example/x", "http://A.EXAMPLE/", "http://a.example:80/y", "http://a.example./", "HTTP://A.example.:80",
+		} {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", u, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			send(t, p, r)
+			want = append(want, time.Duration(i)*time.Second)
+		}
+		// These are others: another port, another scheme's port, another name.
+		for _, u := range []string{"http://a.example:443", "http://b.example", "http://[2001:db8::1]", "http://a.example:8080"} {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", u, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			send(t, p, r)
+			want = append(want, 4*time.Second)
+		}
+		for _, u := range []string{"http://[2001:DB8:0::1]:80"} {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", u, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			send(t, p, r)
+			want = append(want, 5*time.Second)
+		}
+		s.times(t, want...)
+	})
+}
+
 func TestPacerGivesUpInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve()
