@@ -15,8 +15,11 @@ import (
 func limit(eng *policy.Engine, handlers http.Handler) http.Handler {
 	writer := connect.NewErrorWriter()
 	return httplimit.Policy(eng, httplimit.Denied(func(w http.ResponseWriter, r *http.Request, f httplimit.Refusal) {
-		err := connect.NewError(connect.Code(f.Code()), errors.New("limited by rule "+f.Rule))
-		_ = writer.Write(w, r, err) // the client's loss
+		why := errors.New("limited by rule " + f.Rule)
+		if f.Err != nil {
+			why = errors.New("the limits could not be asked")
+		}
+		_ = writer.Write(w, r, connect.NewError(connect.Code(f.Code()), why)) // the client's loss
 	}))(handlers)
 }
 

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
+	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/examples/internal/shoptest"
 	"github.com/spillgate/spillgate/policy"
 	"github.com/spillgate/spillgate/policyfile"
@@ -79,6 +84,33 @@ func TestWholePolicy(t *testing.T) {
 		mux.Handle("/do", h)
 		return limit(eng, mux)
 	})
+}
+
+// A store that can't answer.
+type down struct{ spillgate.Store }
+
+func (down) Take(context.Context, time.Time, []spillgate.Charge, []spillgate.Decision) error {
+	return errors.New("no route to the store")
+}
+
+// Nobody who hears of our fault is told of a limit.
+func TestFaultsAreNoLimits(t *testing.T) {
+	pol, err := policy.Compile([]policy.Rule{{Name: "shut", Limit: spillgate.Limit{Rate: 1, Burst: 1, Period: time.Hour}, OnFault: policy.Shut}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(limit(policy.NewEngine(pol, down{spillgate.NewMemory()}), http.NotFoundHandler()))
+	defer srv.Close()
+	for name, protocol := range protocols {
+		if name == "gRPC" { // needs HTTP/2
+			continue
+		}
+		look := connect.NewClient[text, text](srv.Client(), srv.URL+procedureLook, protocol)
+		_, err := look.CallUnary(t.Context(), connect.NewRequest(wrapperspb.String("tea")))
+		if connect.CodeOf(err) != connect.CodeUnavailable || strings.Contains(err.Error(), "limited by") || !strings.Contains(err.Error(), "could not be asked") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // To ask again would not help.
