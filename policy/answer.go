@@ -86,15 +86,22 @@ func (a *Answer) check() error {
 			return errors.New("the body is no valid JSON")
 		}
 	}
+	seen := make(map[string]string, len(a.Header)) // by the name that net/http gives it
 	for name, value := range a.Header {
+		key := textproto.CanonicalMIMEHeaderKey(name)
 		switch {
 		case !token(name):
 			return fmt.Errorf("header %q: no name of a field; write one such as X-Reason", name)
-		case slices.Contains(ownFields, textproto.CanonicalMIMEHeaderKey(name)):
+		case slices.Contains(ownFields, key):
 			return fmt.Errorf("header %s: set by the server itself; remove it", name)
+		case strings.HasPrefix(key, "X-Ratelimit-"):
+			return fmt.Errorf("header %s: a dialect tells of limits in it, with numbers that are true; remove it, and choose a dialect, such as github", name)
+		case seen[key] != "":
+			return fmt.Errorf("header %s: the same as %s, in other letters; remove one of them", max(name, seen[key]), min(name, seen[key]))
 		case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
 			return fmt.Errorf("header %s: has control characters; write a value of one line", name)
 		}
+		seen[key] = name
 	}
 	return nil
 }
