@@ -189,6 +189,13 @@ func (w *warner) key() {
 	if r.Deny || r.Exempt || r.Spare == 100 || r.Limit.Algorithm == spillgate.Unlimited {
 		return
 	}
+	for i, p := range r.Key {
+		if slices.ContainsFunc(r.Key[:i], func(q Part) bool { return slices.Equal(q.Attributes, p.Attributes) }) {
+			w.warn("repeated", "key", "remove one of them, or name what else tells callers apart",
+				"%s stands in it twice, and the two tell no more callers apart than the finer one", p.Attributes[0])
+			break
+		}
+	}
 	agent := func(a Attribute) bool { return a == Attribute{Kind: Header, Name: "user-agent"} }
 	if len(r.Key) > 0 && !slices.ContainsFunc(r.Key, func(p Part) bool { return !only(p, agent) }) {
 		w.warn("user-agent", "key", "write client.ip",

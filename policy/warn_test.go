@@ -114,6 +114,7 @@ func TestWarnings(t *testing.T) {
 		"peeks at all":                 {[]Rule{with(rule("1/s", "user", get), func(r *Rule) { r.Peek = match("method=GET,HEAD") })}, []string{"r0 unreachable"}},
 		"peeks at some":                {[]Rule{with(rule("1/s", "user", nil), func(r *Rule) { r.Peek = get })}, nil},
 		"switched off":                 {[]Rule{with(rule("1/s burst 50", "path", match("method=GET,!GET")), func(r *Rule) { r.Disabled = true })}, nil},
+		"an address twice":             {[]Rule{rule("10/s", "client.ip+client.ip/48", nil)}, []string{"r0 repeated"}},
 		"a penalty on what is claimed": {[]Rule{visitor, with(rule("1/s", "header.x-id", nil), func(r *Rule) { r.Penalty = Penalty{After: 1, Within: time.Minute, Block: time.Hour} })}, []string{"r1 penalty-key"}},
 	} {
 		if got := warned(t, c.rules...); !slices.Equal(got, c.want) && len(got)+len(c.want) > 0 {

@@ -16,7 +16,8 @@ import (
 type Warning struct {
 	// Code names the kind of warning, for programs: those of
 	// [policy.Warning], those of overrides ("expired", "claimed-exempt"),
-	// "any-proxy" and "failures".
+	// those of the server part ("any-proxy", "loop", "nobody-trusted"),
+	// "failures" and "untold-tokens".
 	Code string
 	// Error is the place, what is odd and why, and what to write instead.
 	Error
@@ -26,7 +27,7 @@ type Warning struct {
 func WarningCodes() []string {
 	return []string{
 		"any-proxy", "asked-key", "burst", "claimed-cost", "claimed-exempt", "claimed-lane", "claimed-match", "claimed-peek", "expired", "failures", "forgets",
-		"open-backup", "path-key", "penalty-key", "repeated", "unlooked", "unreachable", "untold-tokens", "user-agent",
+		"loop", "nobody-trusted", "open-backup", "path-key", "penalty-key", "repeated", "unlooked", "unreachable", "untold-tokens", "user-agent",
 	}
 }
 
@@ -46,6 +47,7 @@ func (d *decoder) warnings(root *yaml.Node, doc *document, f *File) (out []Warni
 		add("any-proxy", at, `client_ip trusts "any": whoever reaches this server past its proxies can claim to be any client, and so has no limit by client.ip`,
 			"name the proxies' own networks, if somebody can")
 	}
+	f.serverWarnings(root, doc, add)
 	for _, w := range f.Policy.Warnings() {
 		m := &doc.places[w.Index]
 		at := m.at(w.Field, "name")

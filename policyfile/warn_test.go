@@ -63,6 +63,13 @@ usage:
 		}
 		return list
 	}
+	for _, server := range []string{"upstream: http://127.0.0.1:8080", "client_ip: {trusted: unix, from: x-real-ip}"} {
+		f, err = Parse("x", []byte("server: {"+server+"}\nrules: [{name: a, key: client.ip, limit: 10/s}]"))
+		if err != nil || len(f.Warnings) != 1 {
+			t.Fatalf("%v: %+v", err, f)
+		}
+		codes[f.Warnings[0].Code] = true
+	}
 	for _, rules := range []string{
 		"{name: paths, key: path, limit: 10/s}", "{name: short, key: client.ip, limit: 2/h, ttl: 1s}", "{name: hosts, key: host, limit: 10/s}", `{name: said, match: {header.x-int: "!1"}, limit: 10/s}`,
 		fmt.Sprintf("{name: one, exempt: true, match: {client.ip: [%s]}}, {name: other, limit: 10/s, match: {client.ip: [10.1.0.0, %s]}}", strings.Join(many(1), ", "), strings.Join(many(1), ", ")),
