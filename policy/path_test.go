@@ -79,7 +79,7 @@ func FuzzAppendPath(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		readings := strings.Split(string(AppendPath(nil, raw)), "\x00")
-		if isNormal(raw) {
+		if isNormal(raw) && len(raw) < 64 {
 			for n := range everyWay.count() {
 				if p, r := everyWay.way(n); string(appendWay(nil, raw, p, r)) != raw {
 					t.Fatalf("%q is taken for normal, and is %q", raw, appendWay(nil, raw, p, r))

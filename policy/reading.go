@@ -168,7 +168,7 @@ const (
 	// many that is not made for it: //a%2Fb%5Cc;d has 15.
 	maxReadings = 32
 	// maxWork bounds what one path costs: its length, times how often it is read.
-	maxWork = 1 << 15
+	maxWork = 1 << 14
 	// freeReadings is how often a path is read however long it is.
 	freeReadings = 8
 )
