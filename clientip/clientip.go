@@ -154,6 +154,15 @@ func checkHeader(name string) error {
 	return nil
 }
 
+// Header returns the one header that is read, as net/http spells its keys, and
+// "" if none is.
+func (r *Resolver) Header() string {
+	if r == nil {
+		return ""
+	}
+	return r.header
+}
+
 // Trusts tells whether the peer is in a trusted network, so that what it says of
 // a request may count as proven. remoteAddr is as for [Resolver.Addr].
 func (r *Resolver) Trusts(remoteAddr string) bool {

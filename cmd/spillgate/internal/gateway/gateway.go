@@ -90,6 +90,8 @@ type Gateway struct {
 	underway  tally
 	read      map[string]bool // the fields that the rules read
 	cookies   []string        // and the cookies
+	hops      []string        // those of hopFields among them
+	from      string          // the field in which trusted proxies tell of the client, "" for none
 }
 
 // Bounds of what is held for one connection or one upstream.
@@ -142,6 +144,12 @@ func New(c Config) (*Gateway, error) {
 	}
 	g.buffers = &buffers{}
 	g.read, g.cookies = fieldsRead(c.Engine.Policy())
+	for _, name := range hopFields {
+		if g.read[name] {
+			g.hops = append(g.hops, name)
+		}
+	}
+	g.from = c.Client.Header()
 	g.main = g.target(u)
 	spare, err := g.spares(c.Engine.Policy())
 	if err != nil {
@@ -169,6 +177,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer s.begin() // what is left to be written has a last deadline
 		w = s
 	}
+	g.hop(r.Header)
 	httplimit.FirstCookies(r.Header, g.cookies)
 	g.handler.ServeHTTP(w, r)
 }

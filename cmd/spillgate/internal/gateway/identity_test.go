@@ -78,7 +78,27 @@ func identityTricks(t *testing.T) []trick {
 	target := func(format string) func(int) string {
 		return func(n int) string { return head("POST "+fmt.Sprintf(format, n), "Host: x") }
 	}
+	guests := func(field string) []policy.Rule {
+		return []policy.Rule{rule(t, "guests", "3/h burst 3", []string{"client.ip"}, field, "!*"), rule(t, "address", "1000/h burst 1000", []string{"client.ip"})}
+	}
+	lacks := func(field string) func(r *http.Request) bool {
+		return func(r *http.Request) bool { return r.Header.Get(field) == "" }
+	}
+	proxies := rule(t, "proxies", "1/s", nil, "client.ip", "127.0.0.0/8")
+	proxies.Exempt, proxies.Limit = true, spillgate.Limit{}
 	return []trick{
+		{name: "a token hidden by Connection", rules: guests("header.authorization"), count: lacks("Authorization"), write: claiming("Connection: Authorization\r\nAuthorization: t%d")},
+		{name: "a token hidden in a list", rules: guests("header.authorization"), count: lacks("Authorization"), write: claiming("Connection: keep-alive, x ,AUTHORIZATION\r\nAuthorization: t%d")},
+		{name: "a token hidden beside an upgrade", rules: guests("header.authorization"), count: lacks("Authorization"),
+			write: claiming("Connection: Upgrade\r\nConnection: Authorization\r\nUpgrade: x\r\nAuthorization: t%d")},
+		{name: "a cookie hidden by Connection", rules: guests("cookie.sid"), count: lacks("Cookie"), write: claiming("Connection: cookie\r\nCookie: sid=%d")},
+		{name: "a token for proxies", rules: guests("header.proxy-authorization"), count: lacks("Proxy-Authorization"), write: claiming("Proxy-Authorization: t%d")},
+		{name: "an upgrade that is none", rules: guests("header.upgrade"), count: lacks("Upgrade"), write: func(n int) string {
+			return login([]string{"Upgrade: websocket", "Connection: Upgrade\r\nUpgrade: h2c", "Connection: Upgrade\r\nUpgrade: a, b", "Connection: x\r\nUpgrade: y"}[n%4])
+		}},
+		{name: "codings of the transfer", rules: guests("header.te"), count: lacks("Te"), write: func(n int) string { return login([]string{"TE: gzip", "TE: x", "TE: trailer"}[n%3]) }},
+		{name: "the address hidden by Connection", rules: []policy.Rule{rule(t, "login", "3/h burst 3", []string{"client.ip"}), proxies}, proxy: true,
+			write: claiming("Connection: X-Forwarded-For, x%d\r\nX-Forwarded-For: 203.0.113.9")},
 		{name: "a token once", rules: token, count: brings("Authorization"), write: func(int) string { return login("Authorization: Bearer T") }},
 		{name: "a token and another", rules: token, rejected: true, count: brings("Authorization"), write: claiming("Authorization: Bearer T\r\nAuthorization: %d")},
 		{name: "another and a token", rules: token, rejected: true, count: brings("Authorization"), write: claiming("Authorization: %d\r\nAuthorization: Bearer T")},

@@ -48,9 +48,6 @@ func (g *Gateway) passTo(t *target, w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusBadRequest, `the request's path has a ".." segment`)
 		return
 	}
-	if !mayUpgrade(r.Header["Upgrade"]) {
-		delete(r.Header, "Upgrade") // the request goes on without it (RFC 9110, 7.8)
-	}
 	var up *upload
 	if r.Body != nil && r.Body != http.NoBody {
 		up = &upload{ReadCloser: r.Body, client: http.NewResponseController(w), stall: g.timeouts.Stall}
@@ -110,12 +107,9 @@ func check(resp *http.Response) error {
 // be offered to the upstream. One that carries requests may not: they would go
 // past the policy.
 func mayUpgrade(lines []string) bool {
-	switch len(lines) {
-	case 0:
-		return true
-	case 1:
+	if len(lines) == 1 {
 		name, _, _ := strings.Cut(strings.ToLower(lines[0]), "/")
-		return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-._") == "" && // one, not a list
+		return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-._") == "" && // one, not a list
 			!strings.HasPrefix(name, "h2") && name != "http" && name != "tls"
 	}
 	return false
