@@ -44,7 +44,7 @@ func TestCostsOverHTTP(t *testing.T) {
 		{"10^30", []string{"1" + strings.Repeat("0", 30)}, nil, "200", "1"},
 		{"two headers", []string{"1", "2"}, nil, "200", "1"},
 		{"the same twice", []string{"1", "1"}, nil, "1", "1"},
-		{"an empty one", []string{""}, nil, "200", "1"},
+		{"an empty one", []string{""}, nil, "3", "1"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL, tt.body)
 		if err != nil {

@@ -246,7 +246,7 @@ func scopeOf(a *attributes, key []policy.Part) string {
 	for i := range key {
 		for _, attr := range key[i].Attributes {
 			var room [64]byte
-			if _, ok := a.AppendAttr(room[:0], attr); ok {
+			if v, ok := a.AppendAttr(room[:0], attr); ok && len(v) > 0 {
 				if word := scopeWord(attr.Kind); word != "" {
 					return word
 				}

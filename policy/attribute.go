@@ -132,7 +132,8 @@ func meant(s string) string {
 // a few times each, and only if a rule wants them.
 type Attributes interface {
 	// AppendAttr appends the value of a to dst and returns the extended
-	// slice, or reports false if the request has no such attribute.
+	// slice, or reports false if the request has no such attribute. A value
+	// that is empty, or has blanks and tabs only, counts as none.
 	AppendAttr(dst []byte, a Attribute) ([]byte, bool)
 }
 

@@ -106,4 +106,5 @@ func (c *cache) fetch(attrs Attributes, slot int) {
 		}
 	}
 	at.more = len(c.text)
+	at.ok = at.ok && (at.more > at.to || !empty(c.text[at.from:at.to]))
 }

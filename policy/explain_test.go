@@ -134,7 +134,7 @@ func TestExplainTellsWhy(t *testing.T) {
 		{when("client.ip", "10.0.0.0/8", "192.0.2.1"), "client.ip is 203.0.113.7, none of 10.0.0.0/8, 192.0.2.1"},
 		{when("client.ip", "!203.0.113.0/24"), "client.ip is 203.0.113.7, and must not be 203.0.113.0/24"},
 		{when("header.x-plan", "free"), `header.x-plan is "free\n", not free`},
-		{when("header.x-empty", "a b"), `header.x-empty is "", not "a b"`},
+		{when("header.x-empty", "a b"), `the request has no header.x-empty`},
 		{when("header.x-none", "a"), "the request has no header.x-none"},
 		{append(when("user", "ann"), when("tenant", "acme", "!other")...), "the request has no tenant"},
 	} {

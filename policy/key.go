@@ -148,7 +148,7 @@ func (r *request) value(a Attribute) ([]byte, bool) {
 	if cap(v) > cap(r.buf) {
 		r.buf = v[:0]
 	}
-	return v, ok
+	return v, ok && (!empty(v) || len(r.repeats(a, 0)) > 0)
 }
 
 // address returns the client's address; it is not valid if the request has
@@ -200,8 +200,10 @@ func (r *request) pick(p *Part) (a *Attribute, v []byte, addr netip.Addr) {
 		}
 		if len(r.repeats(*a, slot)) > 0 {
 			r.several = a
+		} else if v = r.normal(p, v); len(v) == 0 {
+			continue // nothing is left of it
 		}
-		return a, r.normal(p, v), netip.Addr{}
+		return a, v, netip.Addr{}
 	}
 	return nil, nil, netip.Addr{}
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -112,6 +113,9 @@ func compilePattern(k Kind, v string) (pattern, error) {
 		if !strings.HasPrefix(v, "[") && strings.Contains(v, ":") {
 			return pattern{}, fmt.Errorf("value %q: hosts are matched without their port", v)
 		}
+	}
+	if empty([]byte(v)) {
+		return pattern{}, errors.New(`an empty value counts as missing, so none would be met; for requests that lack the attribute write "!*"`)
 	}
 	if folder, ok := strings.CutSuffix(v, "/**"); ok && k == Path && folder != "" && !strings.Contains(folder, "*") {
 		return pattern{text: folder, globs: true, under: true}, nil

@@ -37,7 +37,7 @@ func (n naive) value(a Attribute) (readings []string, ok bool) {
 	if n.paths.AnyCase && a.Kind == Path {
 		v = strings.ToLower(v)
 	}
-	if !ok {
+	if !ok || strings.Trim(v, " \t") == "" {
 		return nil, false
 	}
 	if a.Kind == Path || a.Kind == Method {

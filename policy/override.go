@@ -375,7 +375,7 @@ func (c *overrideCompiler) listed(i int, number int32, o *override, entries []En
 		}
 		switch {
 		case !byAddress:
-			if e.Value == "" {
+			if empty([]byte(e.Value)) {
 				c.bad(i, "list", e.Line, errors.New("an empty value"))
 			}
 			c.value(o.Key, e.Value, n)

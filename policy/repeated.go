@@ -75,7 +75,12 @@ func (c *condition) holdsEach(joined, each []byte, all bool) bool {
 	}
 	for len(each) > 0 {
 		var v []byte
-		if v, each = cutRepeat(each); c.meets(v) != all {
+		v, each = cutRepeat(each)
+		holds := len(c.want) == 0 // as where the attribute is missing
+		if !empty(v) {
+			holds = c.meets(v)
+		}
+		if holds != all {
 			return !all
 		}
 	}

@@ -84,6 +84,8 @@ func identityTricks(t *testing.T) []trick {
 	lacks := func(field string) func(r *http.Request) bool {
 		return func(r *http.Request) bool { return r.Header.Get(field) == "" }
 	}
+	needed := keyed("header.x-api-key")
+	needed[0].Missing = policy.Refuse
 	proxies := rule(t, "proxies", "1/s", nil, "client.ip", "127.0.0.0/8")
 	proxies.Exempt, proxies.Limit = true, spillgate.Limit{}
 	return []trick{
@@ -92,11 +94,25 @@ func identityTricks(t *testing.T) []trick {
 		{name: "a token hidden beside an upgrade", rules: guests("header.authorization"), count: lacks("Authorization"),
 			write: claiming("Connection: Upgrade\r\nConnection: Authorization\r\nUpgrade: x\r\nAuthorization: t%d")},
 		{name: "a cookie hidden by Connection", rules: guests("cookie.sid"), count: lacks("Cookie"), write: claiming("Connection: cookie\r\nCookie: sid=%d")},
+		{name: "an empty token", rules: guests("header.authorization"), count: lacks("Authorization"), write: func(n int) string {
+			return login("Authorization:" + strings.Repeat(" ", n))
+		}},
+		{name: "an empty token twice", rules: guests("header.authorization"), count: lacks("Authorization"), write: func(n int) string {
+			return login(slices.Repeat([]string{"Authorization:"}, 1+n%3)...)
+		}},
+		{name: "an empty token and another", rules: guests("header.authorization"), count: lacks("Authorization"), write: claiming("Authorization:\r\nAuthorization: t%d")},
+		{name: "an empty cookie", rules: guests("cookie.sid"), write: func(n int) string { return login("Cookie: sid=" + []string{"", "\"\"", " ; sid="}[n%3]) }},
+		{name: "an empty parameter", rules: guests("query.k"), write: func(n int) string {
+			return head("POST /login?k"+[]string{"=", "", "=+", "=%20", "=%09", "=&k="}[n%6], "Host: x")
+		}},
+		{name: "an empty key where none may be missing", rules: needed, rejected: true, count: lacks("X-Api-Key"), write: func(n int) string {
+			return login([]string{"X-Api-Key:", "X-Api-Key: \t", "x-api-key:\r\nX-Api-Key:"}[n%3])
+		}},
 		{name: "a token for proxies", rules: guests("header.proxy-authorization"), count: lacks("Proxy-Authorization"), write: claiming("Proxy-Authorization: t%d")},
 		{name: "an upgrade that is none", rules: guests("header.upgrade"), count: lacks("Upgrade"), write: func(n int) string {
 			return login([]string{"Upgrade: websocket", "Connection: Upgrade\r\nUpgrade: h2c", "Connection: Upgrade\r\nUpgrade: a, b", "Connection: x\r\nUpgrade: y"}[n%4])
 		}},
-		{name: "codings of the transfer", rules: guests("header.te"), count: lacks("Te"), write: func(n int) string { return login([]string{"TE: gzip", "TE: x", "TE: trailer"}[n%3]) }},
+		{name: "codings of the transfer", rules: guests("header.te"), count: lacks("Te"), write: func(n int) string { return login([]string{"TE: gzip", "TE: x", "TE: trailer", "X: y"}[n%4]) }},
 		{name: "the address hidden by Connection", rules: []policy.Rule{rule(t, "login", "3/h burst 3", []string{"client.ip"}), proxies}, proxy: true,
 			write: claiming("Connection: X-Forwarded-For, x%d\r\nX-Forwarded-For: 203.0.113.9")},
 		{name: "a token once", rules: token, count: brings("Authorization"), write: func(int) string { return login("Authorization: Bearer T") }},
