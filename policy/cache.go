@@ -99,10 +99,16 @@ func (c *cache) fetch(attrs Attributes, slot int) {
 	if c.anyCase && c.slots[slot-1].Kind == Path {
 		c.text = foldCase(c.text, at.from)
 	}
+	if c.slots[slot-1].Kind == Header {
+		v := c.text[at.from:]
+		n := normalHeader(c.slots[slot-1], v)
+		c.text = c.text[:at.from+copy(v, n)]
+	}
 	at.to = len(c.text)
 	if at.ok && c.slots[slot-1].Kind.repeats() {
 		if s, ok := attrs.(Repeating); ok {
 			c.text = s.AppendRepeats(c.text, c.slots[slot-1])
+			c.text = c.text[:at.to+len(normalRepeats(c.slots[slot-1], c.text[at.to:]))]
 		}
 	}
 	at.more = len(c.text)

@@ -5,7 +5,7 @@ package policy
 // token has none. Most values say so by their first byte.
 func empty(v []byte) bool {
 	for _, c := range v {
-		if c != ' ' && c != '\t' {
+		if !isBlank(c) {
 			return false
 		}
 	}

@@ -144,6 +144,8 @@ func (r *request) value(a Attribute) ([]byte, bool) {
 	v, ok := r.attrs.AppendAttr(r.buf[:0], a)
 	if r.cache.anyCase && a.Kind == Path {
 		v = foldCase(v, 0)
+	} else if a.Kind == Header {
+		v = v[:copy(v, normalHeader(a, v))]
 	}
 	if cap(v) > cap(r.buf) {
 		r.buf = v[:0]

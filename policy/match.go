@@ -59,14 +59,16 @@ func compileMatch(m Match) ([]condition, error) {
 		cc := condition{attr: c.Attribute}
 		for _, v := range c.Values {
 			text, not := strings.CutPrefix(v, "!")
-			p, err := compilePattern(c.Attribute.Kind, text)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.Attribute, err)
-			}
-			if not {
-				cc.unwanted = append(cc.unwanted, p)
-			} else {
-				cc.want = append(cc.want, p)
+			for _, text := range credentialPatterns(c.Attribute, text) {
+				p, err := compilePattern(c.Attribute.Kind, text)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", c.Attribute, err)
+				}
+				if not {
+					cc.unwanted = append(cc.unwanted, p)
+				} else {
+					cc.want = append(cc.want, p)
+				}
 			}
 		}
 		out = append(out, cc)

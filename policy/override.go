@@ -449,6 +449,7 @@ func (c *overrideCompiler) value(part Part, text string, n node) {
 		c.parts[key] = at
 		c.o.values = append(c.o.values, values{part: part, heads: make(map[string]int32)})
 	}
+	text = normalText(part.Attributes[0], text)
 	if part.Trim {
 		text = strings.TrimFunc(text, blank)
 	}

@@ -41,7 +41,7 @@ func TestCostFromAnAttribute(t *testing.T) {
 		{"a word, at most", Price{Most: 50}, "many", 50},
 		{"a word, with a default", Price{Default: 2, Most: 50}, "many", 50},
 		{"empty", Price{Most: 50}, "", 1}, // is missing
-		{"a blank", Price{Most: 50}, " 7", 50},
+		{"a blank", Price{Most: 50}, "1 7", 50},
 		{"a fraction", Price{Most: 50}, "1.5", 50},
 		{"a power", Price{Most: 50}, "1e3", 50},
 		{"hexadecimal", Price{Most: 50}, "0x7", 50},

@@ -57,13 +57,27 @@ func (r *request) repeats(a Attribute, slot int) []byte {
 	n := len(c.text)
 	all := s.AppendRepeats(c.text, a)
 	c.text = all[:n]
-	return all[n:]
+	return normalRepeats(a, all[n:])
 }
 
 // cutRepeat cuts the first value off repeats.
 func cutRepeat(all []byte) (v, rest []byte) {
 	v, rest, _ = bytes.Cut(all, []byte{readingsEnd})
 	return v, rest
+}
+
+// normalRepeats puts each of the repeats of a into its form, in place.
+func normalRepeats(a Attribute, all []byte) []byte {
+	if a.Kind != Header {
+		return all
+	}
+	out := all[:0]
+	for len(all) > 0 {
+		var v []byte
+		v, all = cutRepeat(all)
+		out = append(append(out, normalHeader(a, v)...), readingsEnd)
+	}
+	return out
 }
 
 // holdsEach is holds for an attribute with several values: joined is what it

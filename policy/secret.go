@@ -120,9 +120,9 @@ func (f *fingerprints) appendFingerprint(dst []byte, a *Attribute, v []byte) []b
 // Fingerprint returns what e shows in place of value where the attribute is a
 // secret part of a key, such as "hmac:0f3a…" of 16 hexadecimal digits, to find
 // a token that is at hand in lists and answers. What the part does to values
-// (lower, trim) is up to the caller.
+// (lower, trim) is up to the caller; what every rule does to a credential is done.
 func (e *Engine) Fingerprint(a Attribute, value string) string {
-	return string(e.prints.appendFingerprint(nil, &a, []byte(value)))
+	return string(e.prints.appendFingerprint(nil, &a, []byte(normalText(a, value))))
 }
 
 // Partition returns a name for the caller that o counts for, to be told to

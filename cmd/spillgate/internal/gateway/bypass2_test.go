@@ -138,6 +138,9 @@ func bypassTricks2(t *testing.T, scheme string) (tricks []trick2) {
 		trick2{name: "any scheme", write: each(":scheme", "http", "https"), count: func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == scheme }},
 		trick2{name: "another scheme", rejected: true, write: each(":scheme", "ftp", "", "https://x/login?")},
 		trick2{name: "methods that are none", rejected: true, write: each(":method", "", "POST /login HTTP/1.1\r\n", "PO ST", "POST\t", "(POST)", "GET /x")},
+		trick2{name: "a key with blanks around it", rules: []policy.Rule{
+			rule(t, "own", "3/h burst 3", []string{"header.x-api-key"}), rule(t, "address", "1000/h burst 1000", []string{"client.ip"}),
+		}, count: brings("X-Api-Key"), write: each("x-api-key", "T", " T", "T ", "\tT", "  T", " \tT ")},
 		trick2{name: "methods in any case", write: each(":method", "POST", "post", "Post"),
 			count: func(r *http.Request) bool { return r.Method == "POST" }},
 		trick2{name: "a tunnel", rejected: true, write: asks(func(n int) []string {

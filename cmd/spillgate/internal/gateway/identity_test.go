@@ -44,6 +44,12 @@ func cookied(r *http.Request) bool {
 	return false
 }
 
+// written writes a token in another way each time.
+func written(field string) func(int) string {
+	forms := []string{"Bearer T", "bearer T", "BEARER T", "bEaReR T", "Bearer  T", "Bearer\tT", "Bearer \t  T", "  Bearer T  ", "\tbearer\t\tT\t"}
+	return func(n int) string { return login(field + ": " + forms[n%len(forms)]) }
+}
+
 func identityTricks(t *testing.T) []trick {
 	keyed := func(key string, match ...string) []policy.Rule {
 		return []policy.Rule{rule(t, "own", "3/h burst 3", []string{key}, match...), rule(t, "address", "1000/h burst 1000", []string{"client.ip"})}
@@ -84,6 +90,9 @@ func identityTricks(t *testing.T) []trick {
 	lacks := func(field string) func(r *http.Request) bool {
 		return func(r *http.Request) bool { return r.Header.Get(field) == "" }
 	}
+	bearer := policy.Match{{Attribute: token[0].Key[0].Attributes[0], Values: []string{"Bearer T"}}}
+	named := rule(t, "named", "3/h burst 3", nil)
+	named.Match = bearer
 	needed := keyed("header.x-api-key")
 	needed[0].Missing = policy.Refuse
 	proxies := rule(t, "proxies", "1/s", nil, "client.ip", "127.0.0.0/8")
@@ -116,6 +125,16 @@ func identityTricks(t *testing.T) []trick {
 		{name: "the address hidden by Connection", rules: []policy.Rule{rule(t, "login", "3/h burst 3", []string{"client.ip"}), proxies}, proxy: true,
 			write: claiming("Connection: X-Forwarded-For, x%d\r\nX-Forwarded-For: 203.0.113.9")},
 		{name: "a token once", rules: token, count: brings("Authorization"), write: func(int) string { return login("Authorization: Bearer T") }},
+		{name: "a token, written otherwise", rules: token, count: brings("Authorization"), write: written("Authorization")},
+		{name: "a blocked token, written otherwise", rules: token, overrides: by(policy.Override{Deny: true}, "header.authorization", "Bearer T"),
+			rejected: true, count: brings("Authorization"), write: written("Authorization")},
+		{name: "a token blocked in lower case, written otherwise", rules: token, overrides: by(policy.Override{Deny: true}, "header.authorization", "bearer  T"),
+			rejected: true, count: brings("Authorization"), write: written("Authorization")},
+		{name: "a token that a condition blocks, written otherwise", rules: token, overrides: []policy.Override{{Deny: true, Match: bearer}}, rejected: true,
+			count: brings("Authorization"), write: written("Authorization")},
+		{name: "tokens that a pattern blocks, written otherwise", rules: token, overrides: []policy.Override{{Deny: true, Match: when(t, "header.authorization", "Bearer*")}}, rejected: true,
+			count: brings("Authorization"), write: written("Authorization")},
+		{name: "a token that a rule limits, written otherwise", rules: []policy.Rule{named}, count: brings("Authorization"), write: written("Authorization")},
 		{name: "a token and another", rules: token, rejected: true, count: brings("Authorization"), write: claiming("Authorization: Bearer T\r\nAuthorization: %d")},
 		{name: "another and a token", rules: token, rejected: true, count: brings("Authorization"), write: claiming("Authorization: %d\r\nAuthorization: Bearer T")},
 		{name: "an empty token and a token", rules: token, rejected: true, count: brings("Authorization"), write: claiming("Authorization:\r\nX-N: %d\r\nAuthorization: Bearer T")},
