@@ -187,7 +187,11 @@ func bypassTricks(t *testing.T) []trick {
 		{name: "blanks in the request line", rejected: true, write: func(int) string { return "POST  /login HTTP/1.1\r\nHost: x\r\n\r\n" }},
 		{name: "bare line feeds", write: func(int) string { return "POST /login HTTP/1.1\nHost: x\nContent-Length: 0\nConnection: close\n\n" }},
 		{name: "HTTP/0.9", rejected: true, write: func(int) string { return "POST /login\r\n\r\n" }},
-		{name: "HTTP/1.0", write: func(int) string { return "POST /login HTTP/1.0\r\nContent-Length: 0\r\n\r\n" }},
+		{name: "HTTP/1.0", write: func(int) string { return "POST /login HTTP/1.0\r\nHost: x\r\nContent-Length: 0\r\n\r\n" }},
+		{name: "no host", rules: hosted("host", "!x.test"), rejected: true, count: all, write: func(n int) string {
+			line := []string{"POST /login HTTP/1.0", "POST /login HTTP/1.1\r\nHost:", "POST /login HTTP/1.1\r\nHost: \t", "POST http:///login HTTP/1.1\r\nHost:", "POST x:/login HTTP/1.1\r\nHost:"}
+			return line[n%len(line)] + "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+		}},
 		{name: "another host", write: func(n int) string { return head("POST /login", fmt.Sprintf("Host: h%d.test", n)) }},
 		{name: "two hosts", rejected: true, write: func(int) string { return login("Host: y") }},
 		{name: "a large body", write: func(int) string {

@@ -35,6 +35,10 @@ func (g *Gateway) passTo(t *target, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 		refuse(w, r, http.StatusHTTPVersionNotSupported, "this gateway does not speak HTTP/2 here")
 		return
+	case r.Host == "":
+		// Rules have seen none, and the upstream would be told its own name.
+		refuse(w, r, http.StatusBadRequest, "the request names no host")
+		return
 	case r.ProtoMajor != 1 && malformed(r) != "":
 		refuse(w, r, http.StatusBadRequest, malformed(r))
 		return
