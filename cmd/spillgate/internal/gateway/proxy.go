@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -146,31 +147,51 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest, to *url.URL) {
 			delete(p.Out.Header, name)
 		}
 	}
+	client := netip.Addr{}
 	if g.client.Trusts(p.In.RemoteAddr) {
-		for _, name := range forwarding {
-			if v := p.In.Header[name]; v != nil {
-				p.Out.Header[name] = v
-			}
-		}
+		client = g.passForwarded(p)
 	} else {
 		for _, name := range repathing {
 			delete(p.Out.Header, name)
 		}
+		delete(p.Out.Header, g.from)
 	}
-	setForwarded(p)
+	setForwarded(p, client)
 	httplimit.Tell(p.Out.Header, policy.FromContext(p.In.Context()))
 }
 
+// passForwarded passes on what a trusted proxy told of those before it. Of the two
+// lists of addresses the one that rules don't read may be what some client has
+// claimed; then it returns the client's address, of which the other tells. A field
+// of one address that stands there twice tells nothing.
+func (g *Gateway) passForwarded(p *httputil.ProxyRequest) (client netip.Addr) {
+	for _, name := range forwarding {
+		if v := p.In.Header[name]; v != nil && (name == g.from || name != "X-Forwarded-For" && name != "Forwarded") {
+			p.Out.Header[name] = v
+		}
+	}
+	if g.from == "X-Forwarded-For" {
+		return client
+	}
+	if g.from != "Forwarded" && len(p.In.Header[g.from]) > 1 {
+		delete(p.Out.Header, g.from)
+	}
+	return g.client.Addr(p.In.RemoteAddr, p.In.Header)
+}
+
 // setForwarded tells the upstream of the client as [httputil.ProxyRequest.SetXForwarded]
-// does, behind what a trusted proxy told already. The names are spelled as they
+// does, behind what a trusted proxy told already, in X-Forwarded-For or of that
+// client. The names are spelled as they
 // are in the map: to look that up for each would cost as much as deciding.
-func setForwarded(p *httputil.ProxyRequest) {
+func setForwarded(p *httputil.ProxyRequest, client netip.Addr) {
 	h, lines := p.Out.Header, make([]string, 3)
 	if peer, _, err := net.SplitHostPort(p.In.RemoteAddr); err != nil {
 		delete(h, "X-Forwarded-For") // a unix socket
 	} else {
 		if prior := h["X-Forwarded-For"]; len(prior) > 0 {
 			peer = strings.Join(prior, ", ") + ", " + peer
+		} else if told := client.String(); client.IsValid() && told != peer {
+			peer = told + ", " + peer
 		}
 		lines[0], h["X-Forwarded-For"] = peer, lines[:1:1]
 	}
@@ -187,7 +208,7 @@ func setForwarded(p *httputil.ProxyRequest) {
 
 // ours reports whether the upstream may take a field of that name for our word,
 // or for one that the rules have seen.
-func ours(name string) bool {
+func (g *Gateway) ours(name string) bool {
 	for _, known := range [...][]string{forwarding[:], repathing[:]} {
 		for _, own := range known {
 			if strings.EqualFold(name, own) {
@@ -195,7 +216,7 @@ func ours(name string) bool {
 			}
 		}
 	}
-	return strings.EqualFold(name, httplimit.RemainingHeader) || httplimit.OverridesMethod(name)
+	return strings.EqualFold(name, g.from) || strings.EqualFold(name, httplimit.RemainingHeader) || httplimit.OverridesMethod(name)
 }
 
 // fault answers when the upstream could not. A client that went away is not

@@ -57,7 +57,7 @@ func (g *Gateway) said(name string) bool {
 		return true
 	}
 	name = strings.ReplaceAll(name, "_", "-") // see rewrite
-	return ours(name) || g.read[http.CanonicalHeaderKey(name)]
+	return g.ours(name) || g.read[http.CanonicalHeaderKey(name)]
 }
 
 // prune takes out of a request's trailers what was said in its header.
