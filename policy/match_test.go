@@ -93,6 +93,7 @@ func TestConditionsThatCanNeverHoldAreErrors(t *testing.T) {
 	for _, tt := range []struct{ attr, value, want string }{
 		{"method", "post", "upper case"},
 		{"method", "", "upper case"},
+		{"header.x", "", "counts as missing"}, {"query.x", "! ", "counts as missing"},
 		{"method", "PSOT", "mean POST"},
 		{"method", "POTS", "mean POST"},
 		{"method", "PUTT", "mean PUT"},
@@ -136,6 +137,7 @@ func TestAttributeNames(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"ip": `did you mean "client.ip"`, "Host": `did you mean "host"`, "client_ip": `did you mean "client.ip"`,
+		"header.Transfer-Encoding": "net/http takes this field away", "header.trailer": "net/http",
 		"header": `did you mean "header.NAME"`, "header.": "want a name", "": "unknown attribute", "x": "known are",
 	} {
 		if _, err := ParseAttribute(name); err == nil || !strings.Contains(err.Error(), want) {

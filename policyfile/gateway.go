@@ -7,13 +7,26 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// offers reports whether the gateway knows attributes of kind k. The others come
-// from a program, or from certificates of clients.
-func (s *Server) offers(k policy.Kind) bool {
-	switch k {
+// offers reports whether the gateway knows a. The others come from a program, or
+// from certificates of clients, or are for one connection only.
+func (s *Server) offers(a policy.Attribute) bool {
+	switch a.Kind {
 	case policy.TLSClient:
 		return s.TLS.ClientCAFile != ""
 	case policy.ClientIP, policy.Method, policy.Path, policy.Host, policy.Header, policy.Cookie, policy.Query, policy.ContentLength:
+		return !hop(a)
+	}
+	return false
+}
+
+// hop reports whether a is a field that no proxy passes on, so that the gateway
+// takes it away before rules see the request.
+func hop(a policy.Attribute) bool {
+	if a.Kind != policy.Header {
+		return false
+	}
+	switch a.Name {
+	case "connection", "proxy-connection", "keep-alive", "proxy-authenticate", "proxy-authorization":
 		return true
 	}
 	return false
@@ -25,7 +38,7 @@ func (d *decoder) beyondGateway(doc *document) (errs []*Error) {
 		r, m := &doc.rules[i], &doc.places[i]
 		for j := range r.Key {
 			for _, a := range r.Key[j].Attributes {
-				if doc.server.offers(a.Kind) {
+				if doc.server.offers(a) {
 					continue
 				}
 				says := fmt.Sprintf("key: the gateway knows no %s, so this tells no callers apart", a)
@@ -37,7 +50,7 @@ func (d *decoder) beyondGateway(doc *document) (errs []*Error) {
 		}
 		of := func(key string, at *yaml.Node, match policy.Match) {
 			for _, c := range match {
-				if !doc.server.offers(c.Attribute.Kind) {
+				if !doc.server.offers(c.Attribute) {
 					errs = append(errs, d.beyond(condition(at, c.Attribute), c.Attribute,
 						fmt.Sprintf("%s: the gateway knows no %s, so this says nothing about a request", key, c.Attribute)))
 				}
@@ -54,7 +67,7 @@ func (d *decoder) beyondGateway(doc *document) (errs []*Error) {
 		for j := range r.Prices {
 			p, at := &r.Prices[j], entry(m.at("cost"), j)
 			of("cost: match", under(at, "match"), p.Match)
-			if !doc.server.offers(p.From.Kind) { // none is one that is offered
+			if !doc.server.offers(p.From) { // none is one that is offered
 				errs = append(errs, d.beyond(under(at, "from"), p.From,
 					fmt.Sprintf("cost: from: the gateway knows no %s, so every request would cost the same", p.From)))
 			}
@@ -62,7 +75,7 @@ func (d *decoder) beyondGateway(doc *document) (errs []*Error) {
 	}
 	for i := range doc.usage {
 		for _, c := range doc.usage[i].Match {
-			if !doc.server.offers(c.Attribute.Kind) {
+			if !doc.server.offers(c.Attribute) {
 				errs = append(errs, d.beyond(condition(doc.usagePlaces[i].at("match"), c.Attribute), c.Attribute,
 					fmt.Sprintf("match: the gateway knows no %s, so this says nothing about a request", c.Attribute)))
 			}
@@ -85,7 +98,10 @@ func under(n *yaml.Node, key string) *yaml.Node {
 // beyond says that the gateway does not know a.
 func (d *decoder) beyond(at *yaml.Node, a policy.Attribute, says string) *Error {
 	fix := "use client.ip, host, method, path, content-length, header.NAME, cookie.NAME, query.NAME or tls.client; a file for a program has no server part"
-	if a.Kind == policy.TLSClient {
+	switch {
+	case hop(a):
+		fix = "this field is for one connection, and the gateway does not pass it on; use one that the server behind gets, too"
+	case a.Kind == policy.TLSClient:
 		fix = "name those who sign the certificates of clients: server: {tls: {client_ca_file: /etc/spillgate/clients.pem}}, beside the server's own"
 	}
 	return d.src.errorAt(at.Line, at.Column, says, fix)

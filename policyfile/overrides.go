@@ -165,12 +165,12 @@ func (d *decoder) overridesBeyondGateway(doc *document) (errs []*Error) {
 	for i := 0; i < len(doc.overrides) && len(errs) <= maxErrors; i++ {
 		o, m := &doc.overrides[i], &doc.overridePlaces[i]
 		for _, a := range o.Key.Attributes {
-			if !doc.server.offers(a.Kind) {
+			if !doc.server.offers(a) {
 				errs = append(errs, d.beyond(m.at("key"), a, fmt.Sprintf("key: the gateway knows no %s, so the list names nobody", a)))
 			}
 		}
 		for _, c := range o.Match {
-			if !doc.server.offers(c.Attribute.Kind) {
+			if !doc.server.offers(c.Attribute) {
 				errs = append(errs, d.beyond(condition(m.at("match"), c.Attribute), c.Attribute,
 					fmt.Sprintf("match: the gateway knows no %s, so this says nothing about a request", c.Attribute)))
 			}

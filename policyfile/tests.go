@@ -324,7 +324,7 @@ func (d *decoder) known(a *request, f *File) {
 		}
 	}
 	for name := range a.attrs {
-		if at, err := policy.ParseAttribute(name); err == nil && f.ForGateway && !f.Server.offers(at.Kind) {
+		if at, err := policy.ParseAttribute(name); err == nil && f.ForGateway && !f.Server.offers(at) {
 			d.fail(a.node, "leave it out", "the gateway knows no %s", at)
 		}
 	}
