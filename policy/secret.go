@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,6 +20,11 @@ var secretWords = []string{
 	"api-key", "api_key", "apikey", "access-key", "access_key", "signature",
 }
 
+// secretParts are those that stand by themselves in such names: between what is
+// neither a letter nor a digit. In a query, where Google's stands, a key is one, and a
+// code, as OAuth has it; in headers there are many others.
+var secretParts = []string{"jwt", "sig", "pwd", "pass", "pin", "otp", "sid", "hmac"}
+
 // Secret reports whether the value of a is one that lets somebody in, judged by
 // where it stands: every cookie, and headers and query parameters with a name
 // such as authorization, x-api-key or access_token. As a part of a key it is
@@ -31,6 +37,11 @@ func (a Attribute) Secret() bool {
 		name := strings.ToLower(a.Name)
 		for _, w := range secretWords {
 			if strings.Contains(name, w) {
+				return true
+			}
+		}
+		for part := range strings.FieldsFuncSeq(name, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }) {
+			if slices.Contains(secretParts, part) || a.Kind == Query && (part == "key" || part == "code") {
 				return true
 			}
 		}

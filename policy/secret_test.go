@@ -111,6 +111,8 @@ func TestWhichAttributesAreSecret(t *testing.T) {
 		"header.authorization": true, "header.proxy-authorization": true, "header.x-api-key": true, "header.cookie": true,
 		"header.x-amz-security-token": true, "query.access_token": true, "query.apikey": true, "query.X-Amz-Signature": true,
 		"cookie.sid": true, "cookie.lang": true,
+		"query.key": true, "query.my_key": true, "header.x-jwt": true, "query.sig": true, "header.x-pwd": true, "query.code": true, "header.x-otp-1": true,
+		"header.idempotency-key": false, "header.x-country-code": false, "header.sec-websocket-key": false, "query.design": false, "header.x-passenger": false, "query.keyword": false,
 		"header.x-user-id": false, "query.page": false, "client.ip": false, "user": false, "claim.sub": false, "attr.token": false,
 	} {
 		if got := attribute(t, name).Secret(); got != want {

@@ -11,6 +11,20 @@ import (
 	"github.com/spillgate/spillgate/policyfile"
 )
 
+// unmarked returns what clients claim in a rule's key that is shown as it is, and
+// of which the key does not say so.
+func unmarked(r *policy.Rule) (out []string) {
+	for i := range r.Key {
+		p := &r.Key[i]
+		for _, a := range p.Attributes {
+			if a.Kind.Claimed() && !p.Shown && !p.Hides(a) {
+				out = append(out, a.String())
+			}
+		}
+	}
+	return out
+}
+
 // secrets returns the attributes in a rule's key that are shown as fingerprints.
 func secrets(r *policy.Rule) (out []string) {
 	for i := range r.Key {

@@ -190,6 +190,9 @@ func details(p *policy.Policy, r *policy.Rule) (out []string) {
 	if hidden := secrets(r); len(hidden) > 0 {
 		add(true, "shown as a fingerprint: %s", strings.Join(hidden, ", "))
 	}
+	if plain := unmarked(r); len(plain) > 0 {
+		add(true, "logged as it is: %s (say secret if it lets its bearer in, or else shown)", strings.Join(plain, ", "))
+	}
 	return append(out, effects(r)...)
 }
 
