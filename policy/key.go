@@ -198,7 +198,7 @@ func (r *request) pick(p *Part) (a *Attribute, v []byte, addr netip.Addr) {
 			continue
 		}
 		if a.Kind.read() && bytes.IndexByte(v, readingsEnd) >= 0 {
-			v = oddReadings // else each reading would be another key
+			return a, oddReadings, netip.Addr{} // else each reading would be another key
 		}
 		if len(r.repeats(*a, slot)) > 0 {
 			r.several = a

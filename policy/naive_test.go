@@ -40,6 +40,9 @@ func (n naive) value(a Attribute) (readings []string, ok bool) {
 	if !ok || strings.Trim(v, " \t") == "" {
 		return nil, false
 	}
+	if a.Kind == Header {
+		v = strings.Trim(v, " \t")
+	}
 	if a.Kind == Path || a.Kind == Method {
 		return strings.Split(v, "\x00"), true
 	}
@@ -139,8 +142,10 @@ func (n naive) key(parts []Part) (key string, whole bool) {
 			if len(readings) > 1 {
 				v = "\x00"
 			}
-			if p.Trim {
-				v = strings.Trim(v, " \x00\t\x7f")
+			if p.Trim && len(readings) == 1 {
+				if v = strings.Trim(v, " \x00\t\x7f"); v == "" {
+					continue
+				}
 			}
 			if p.Lower {
 				v = strings.ToLower(v)
