@@ -102,7 +102,7 @@ func ParseAttribute(s string) (Attribute, error) {
 		if k == Header {
 			name = strings.ToLower(name)
 			if name == "transfer-encoding" || name == "trailer" {
-				return Attribute{}, fmt.Errorf("policy: attribute %q: net/http takes this field away, so no request has it; of a body's length content-length tells, which one without a length lacks", s)
+				return Attribute{}, fmt.Errorf("policy: attribute %q: net/http takes this field away, so no request has it; use content-length, which a body without a length lacks", s)
 			}
 		}
 		return Attribute{Kind: k, Name: name}, nil

@@ -255,6 +255,9 @@ var asked = regexp.MustCompile(` \(did you mean "([^"]*)"\?\)`)
 // what is wrong, and the fix.
 func attributeError(err error, word string) (msg, fix string) {
 	msg = plain(err)
+	if wrong, fix := advice(msg); strings.HasPrefix(fix, "use ") { // it is one, and no slip
+		return wrong, fix
+	}
 	near := ""
 	if m := asked.FindStringSubmatch(msg); m != nil {
 		near = m[1]
