@@ -181,6 +181,7 @@ func FuzzAttributes(f *testing.F) {
 		{"//a/../%6cogin;x", "[::1]:80", `name="quoted"; name=2`, "na%6De=%zz&name=a+b;&name"},
 		{"*", "EXAMPLE.com.", "name", "%&=&name=%2"},
 		{"/%2e%2e/%00\\x", "", " name = x", "name=;"},
+		{"/", "x", "name=1", "name=1"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}
@@ -227,7 +228,7 @@ func FuzzAttributes(f *testing.F) {
 		if got := ask(t, r, "query.name"); got != want && strings.Count(query, "&") < 100 {
 			t.Errorf("query %q: %q; net/url reads %q", query, got, want)
 		}
-		if got := ask(t, r, "header.x-name"); got != cookie+", "+query {
+		if got := ask(t, r, "header.x-name"); cookie != query && got != cookie+", "+query || cookie == query && got != cookie {
 			t.Errorf("header: %q", got)
 		}
 		ask(t, r, "client.ip")
