@@ -26,6 +26,7 @@ func Schema() []byte {
 	with, request := withForm.asSchema(), requestForm.asSchema()
 	with["patternProperties"], request["patternProperties"] = attributePatterns(), attributePatterns()
 	lists := listSchemas()
+	pattern := kind[string]{schema: schema{"type": "string", "not": schema{"pattern": `^!?[ \t]*$`}}} // no attribute is empty
 	root["$defs"] = schema{
 		"lane": lists["lane"], "cost": lists["cost"],
 		"test": test, "with": with, "request": request, "expect": expectSchema(),
@@ -37,7 +38,7 @@ func Schema() []byte {
 		"match": schema{
 			"type": "object", "minProperties": 1,
 			"propertyNames":        schema{"pattern": attributePattern()},
-			"additionalProperties": oneOrMore(anyText).schema,
+			"additionalProperties": oneOrMore(pattern).schema,
 		},
 	}
 	root["$defs"].(schema)["paths"] = pathsForm.asSchema()

@@ -112,7 +112,7 @@ tests:
 		{"listen:", "listn:"}, {`"127.0.0.1:80"`, "localhost"}, {`"127.0.0.1:80"`, "80"}, {"http://", "ftp://"}, {"a.example", "a.example?x=1"},
 		{"[private]", "[]"}, {"[private]", "private"}, {", from: forwarded", ""}, {"headers: off", "headers: false"}, {"headers: off", "headers: on"},
 		{"name: a,", ""}, {"name: a", "name: A"}, {"name: a", "name: 5"}, {"name: a", "name: "},
-		{"{path: /x}", "{}"}, {"{path: /x}", "null"}, {"{path: /x}", "[]"}, {"path: /x", "paths: /x"}, {"path: /x", "header.x-y: ''"}, {"path: /x", "header.: x"}, {"path: /x", "attr.a: 5"}, {"path: /x", "user: []"}, {"path: /x", "user: null"},
+		{"{path: /x}", "{}"}, {"{path: /x}", "null"}, {"{path: /x}", "[]"}, {"path: /x", "paths: /x"}, {"path: /x", "header.x-y: ''"}, {"path: /x", "header.x-y: ' '"}, {"path: /x", "header.x-y: '!'"}, {"path: /x", "header.x-y: ['!*', ' a']"}, {"path: /x", "header.x-y: [a, '!\t']"}, {"path: /x", "header.: x"}, {"path: /x", "attr.a: 5"}, {"path: /x", "user: []"}, {"path: /x", "user: null"},
 		{"key: client.ip", "key: [client.ip, host]"}, {"key: client.ip", "key: []"}, {"key: client.ip", "key: {header: x}"}, {"key: client.ip", "key: null"}, {"key: client.ip", "key: 5"},
 		{"missing: skip", "missing: Skip"}, {"missing: skip", "missing: share"},
 		{"limit: 10/s burst 20", "limit: 10"}, {"limit: 10/s burst 20", "limit: null"}, {"limit: 10/s burst 20", "limit: unlimited"}, {"limit: 10/s burst 20", "limit: 20 at once"}, {"limit: 10/s burst 20", "limit: -1/s"},
