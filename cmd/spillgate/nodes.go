@@ -20,18 +20,23 @@ type nodeCount struct {
 	warned bool // of the fault that lasts
 }
 
-// countNodes has the gateways that share store count each other, unless the file says
-// how many there are.
+// countNodes has the gateways that share store count each other. One whose file says
+// how many there are is counted by those whose file does not, as in a change from one to
+// the other, but goes by the file, and does without the right to count.
 func countNodes(store spillgate.Store, c *policyfile.Store, e *policy.Engine, logger *slog.Logger) {
-	if c.Nodes > 0 {
-		return
-	}
 	n := &nodeCount{engine: e, logger: logger}
 	if l, ok := store.(*spillgate.Leased); ok {
 		n.leased, store = l, l.Inner()
-		l.SetNodes(0)
 	}
-	if shared, ok := store.(*redisstore.Store); ok {
+	shared, ok := store.(*redisstore.Store)
+	switch {
+	case !ok:
+	case c.Nodes > 0:
+		shared.CountNodes(func(redisstore.Nodes) {})
+	default:
+		if n.leased != nil {
+			n.leased.SetNodes(0)
+		}
 		shared.CountNodes(n.tell)
 	}
 }

@@ -9,9 +9,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spillgate/spillgate"
 	"github.com/spillgate/spillgate/policy"
+	"github.com/spillgate/spillgate/policyfile"
 	"github.com/spillgate/spillgate/redisstore"
 	"github.com/spillgate/spillgate/redisstore/redistest"
 )
@@ -47,6 +49,56 @@ rules:
 		t.Errorf("it ends with %v:\n%s", b.cmd.ProcessState, b.log)
 	}
 	b.log.await(t, b.exited, "nodes_counted=2")
+}
+
+// TestGatewaysThatAreToldAreCounted: one whose file says how many there are is counted by
+// one whose file does not, goes by its file, and asks for no right to count.
+func TestGatewaysThatAreToldAreCounted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	limit, err := spillgate.ParseLimit("1000/h burst 1000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := policy.Compile([]policy.Rule{{Name: "r", Limit: limit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	loggers := map[bool]*slog.Logger{true: slog.New(slog.NewTextHandler(&log, nil)), false: slog.New(slog.DiscardHandler)}
+	begin := func(nodes int) (again func(), e *policy.Engine, leased *spillgate.Leased) {
+		s, err := redisstore.New(server.Client(), redisstore.Budget(10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if leased, err = spillgate.NewLeased(s, spillgate.LeaseOptions{Nodes: max(1, nodes)}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { leased.Close(); s.Close() })
+		e = policy.NewEngine(p, leased, policy.Nodes(nodes))
+		again = func() { countNodes(leased, &policyfile.Store{Nodes: nodes}, e, loggers[nodes > 0]) }
+		again()
+		return again, e, leased
+	}
+	until := func(what string, again func(), ok func() bool) { // one count may take too long
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !ok(); again() {
+			if time.Now().After(deadline) {
+				t.Fatalf("not after 20s: %s", what)
+			}
+		}
+	}
+	again, told, leased := begin(2)
+	until("it puts its name down", again, func() bool { return server.Do("zcard", "sg1:nodes") == int64(1) })
+	again, counting, _ := begin(0)
+	until("the one that counts knows of both", again, func() bool { return counting.Nodes() == 2 })
+	if k := leased.Bound(limit).Block; told.Nodes() != 2 || k != 25 {
+		t.Errorf("the other goes by %d, with blocks of %d", told.Nodes(), k)
+	}
+	server.Do("acl", "setuser", "default", "-zadd")
+	if _, e, _ := begin(3); e.Nodes() != 3 || log.Len() > 0 {
+		t.Errorf("without the right it goes by %d, and the log has:\n%s", e.Nodes(), &log)
+	}
 }
 
 // TestNodeCount: the engine goes by the last count there was, leases only by one that
