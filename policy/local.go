@@ -11,6 +11,11 @@ import (
 // with [Local] and the limit l while the store can't answer: a part of the rate, and
 // max(1, ⌊b/n⌋) of a burst b, of a window, a log, or slots. ok is false if there is no
 // such limit; then the rule is shut.
+//
+// The state under that limit earns as any does, also while the store answers. In a time
+// in which the store fails k times, for D together, each node admits up to k·b′ + r′·D by
+// itself, of a burst b′ and a rate r′ of its part, and never more than that part admits in
+// the whole time.
 func LocalLimit(l spillgate.Limit, n int) (part spillgate.Limit, ok bool) {
 	m := share(l, n)
 	if m == nil {

@@ -61,6 +61,34 @@ func TestSetNodes(t *testing.T) {
 	}
 }
 
+// TestLocalAgain: of several times that the store is away each may find a node's own
+// count full, as the formula in docs/operations.md says, and its numbers.
+func TestLocalAgain(t *testing.T) {
+	for _, c := range []struct {
+		begins []time.Duration
+		length time.Duration
+		most   int
+	}{
+		{[]time.Duration{0, 12200 * time.Millisecond}, 1200 * time.Millisecond, 224},
+		{[]time.Duration{0}, 2400 * time.Millisecond, 124},
+		{[]time.Duration{0, 2200 * time.Millisecond}, 1200 * time.Millisecond, 134}, // b′ + r′·d
+	} {
+		p, err := Compile([]Rule{testRule(t, "r", "10/s burst 100", "user")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, passed := NewEngine(p, brokenStore{spillgate.ErrUnavailable}), 0
+		for _, begin := range c.begins {
+			for at := time.Duration(0); at <= c.length; at += 100 * time.Millisecond {
+				passed += passing(e, begin+at, 110, Attrs{"user": "x"})
+			}
+		}
+		if passed != c.most {
+			t.Errorf("away from %s on, for %s each: %d passed, want %d", c.begins, c.length, passed, c.most)
+		}
+	}
+}
+
 // TestSetNodesRate: the rate of a part is exact, whatever the number was before.
 func TestSetNodesRate(t *testing.T) {
 	p, err := Compile([]Rule{testRule(t, "r", "10/s burst 10", "user")})

@@ -55,7 +55,7 @@ type outage struct {
 	calls     uint64        // on the way of decisions then
 	decisions int           // then
 	back      time.Duration // from the server's return to the last node that decides by it
-	over      int64         // units admitted beyond I16
+	over      int64         // units admitted beyond I16, of one time away
 }
 
 func newStation(addr string, seed spillgate.Seed) (*station, error) {

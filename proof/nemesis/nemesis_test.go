@@ -309,7 +309,8 @@ func TestNemesisFailover(t *testing.T) {
 // check holds what was admitted against I16: on the store's word, in every
 // interval, the burst and what is earned, the burst again for every loss and what
 // is earned while it lasts, for then two may count, and what leases allow; by
-// itself, each process its part.
+// itself, each process its part. Since that holds in every interval, it does in each of k
+// times that the store is away, D together: so each admits no more than k·b′ + r′·D.
 func check(t *testing.T, logs []log, losses []loss, leased bool, budget time.Duration) {
 	t.Helper()
 	extra := int64(0)

@@ -167,7 +167,7 @@ func (n *node) giveBack(q *request, v *policy.Verdict) {
 }
 
 // conforms checks what a node admitted by itself: its part of each limit, by its
-// own clock.
+// own clock, in every interval, and so in each in which the store was away.
 func (n *node) conforms() error {
 	for name, events := range n.local {
 		e := n.run.ledger.names[name]
