@@ -123,6 +123,60 @@ func TestOneBudget(t *testing.T) {
 	}
 }
 
+// TestNobodyWaitsForTheLibrary wants what carries no requests to end in its time, too,
+// where the library does not: counts, the seed, and what a stop sends.
+func TestNobodyWaitsForTheLibrary(t *testing.T) {
+	for _, punctual := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			conn := &slowConn{punctual: punctual, answer: func(n int64, c *Call) time.Duration {
+				c.Reply = []any{int64(1)}
+				if n == 1 {
+					return time.Millisecond
+				}
+				return time.Minute
+			}}
+			const budget = 20 * time.Millisecond
+			s := budgetStore(t, conn, budget)
+			told := Nodes{}
+			within := func(what string, most time.Duration, f func()) {
+				t.Helper()
+				began := time.Now()
+				if f(); time.Since(began) > most {
+					t.Errorf("%s took %s, want %s at most", what, time.Since(began), most)
+				}
+			}
+			count := func() { s.CountNodes(func(n Nodes) { told = n }) }
+			if count(); told.Count != 1 || told.Fault != NoFault {
+				t.Errorf("%+v of a server that answers", told)
+			}
+			within("a stop", 10*budget, func() { s.Close() })
+
+			s = budgetStore(t, conn, budget)
+			for range 2 * maxProbes { // of which not all may be under way
+				within("a count", 10*budget, count)
+				if told.Count != 0 || told.Fault != TimedOut {
+					t.Errorf("%+v of a server that does not answer", told)
+				}
+			}
+			within("the seed", budget, func() {
+				ctx, cancel := context.WithTimeout(context.Background(), budget)
+				defer cancel()
+				if _, err := s.Seed(ctx); !errors.Is(err, spillgate.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("the seed: %v", err)
+				}
+			})
+			s.Close()
+			if n := conn.n.Load(); !punctual && n > 2+maxProbes {
+				t.Errorf("%d calls were made, the first of which are under way", n)
+			}
+			<-time.After(2 * time.Minute)
+			if n := len(s.beside); n != 0 {
+				t.Errorf("%d calls are under way after all were answered", n)
+			}
+		})
+	}
+}
+
 // TestContext wants a caller to be let go at the end of its own time, which is short
 // of the budget, whoever made the call; that says nothing about the server, and the
 // next in line has the answer it came for.

@@ -1,6 +1,9 @@
 package redisstore
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // A Conn is a client library as this package sees it. The one for go-redis is
 // made by [New]; others are handed to [Open].
@@ -29,6 +32,37 @@ type Call struct {
 	Keys, Args  []string
 	Reply       []any // int64, string, nil, []any
 	Err         error
+}
+
+// eval makes calls that carry no requests, a script that the server does not know anew,
+// and returns them with what came of them, at the end of ctx at the latest: where the
+// library does not keep to it, they go on beside, and nobody waits for them any more.
+func (s *Store) eval(ctx context.Context, calls []Call) []Call {
+	if s.punctual {
+		s.conn.Eval(ctx, calls)
+		again(ctx, s.conn, calls)
+		return calls
+	}
+	own, done := slices.Clone(calls), make(chan struct{})
+	select {
+	case s.beside <- struct{}{}:
+		go func() {
+			defer func() { <-s.beside }()
+			defer close(done)
+			s.conn.Eval(ctx, own)
+			again(ctx, s.conn, own)
+		}()
+	case <-ctx.Done(): // those of before still hang
+	}
+	select {
+	case <-done:
+		return own
+	case <-ctx.Done():
+		for i := range calls {
+			calls[i].Err = ctx.Err()
+		}
+		return calls
+	}
 }
 
 // Words returns the call as the words of a command.

@@ -159,12 +159,10 @@ func (s *Store) announce(here bool) (int, Fault) {
 	if here {
 		is = "1"
 	}
-	calls := []Call{{
+	calls := s.eval(ctx, []Call{{
 		SHA: counting.sha, Source: counting.source, Keys: []string{s.options.prefix + "nodes"},
 		Args: []string{s.census.name, strconv.FormatInt(lifeOf(s.every).Milliseconds(), 10), is},
-	}}
-	s.conn.Eval(ctx, calls)
-	again(ctx, s.conn, calls)
+	}})
 	if err := calls[0].Err; err != nil {
 		if strings.Contains(err.Error(), "WRONGTYPE") {
 			return 0, WrongType

@@ -28,8 +28,8 @@ const lookEvery = 5 * time.Second
 // keys to make room must be one that drops only those that end
 // (maxmemory-policy volatile-ttl), or none (noeviction). Where it is lost all the
 // same, as with a server that starts again empty, it is put back within 5 s, and at
-// once when a server answers again; see also [OtherSeed]. Errors wrap
-// [spillgate.ErrUnavailable] or [ErrType].
+// once when a server answers again; see also [OtherSeed]. It returns at
+// the end of ctx at the latest. Errors wrap [spillgate.ErrUnavailable] or [ErrType].
 func (s *Store) Seed(ctx context.Context) (spillgate.Seed, error) {
 	fresh := spillgate.NewSeed()
 	kept, err := s.keptSeed(ctx, fresh.Bytes())
@@ -44,8 +44,7 @@ func (s *Store) Seed(ctx context.Context) (spillgate.Seed, error) {
 // keptSeed returns the seed that the server keeps: secret, if it had none.
 func (s *Store) keptSeed(ctx context.Context, secret [16]byte) ([16]byte, error) {
 	key := s.options.prefix + "seed"
-	calls := []Call{{Source: seedScript, Keys: []string{key}, Args: []string{string(secret[:])}}}
-	s.conn.Eval(ctx, calls)
+	calls := s.eval(ctx, []Call{{Source: seedScript, Keys: []string{key}, Args: []string{string(secret[:])}}})
 	if err := calls[0].Err; err != nil && !strings.Contains(err.Error(), "WRONGTYPE") {
 		return secret, fmt.Errorf("redisstore: %w: the seed: %w", spillgate.ErrUnavailable, err)
 	}

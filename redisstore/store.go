@@ -26,6 +26,7 @@ type Store struct {
 	patience time.Duration
 
 	punctual bool
+	beside   chan struct{} // a place for each call that [Store.eval] may leave under way
 	base     time.Time
 	offset   atomic.Int64 // of the server's clock, from the time since base
 
@@ -82,6 +83,7 @@ func open(conn Conn, o options) *Store {
 	s := &Store{
 		conn: conn, options: o, patience: o.budget - o.budget/10, base: now, punctual: conn.Punctual(),
 		lanes: map[string]*lane{}, asks: map[ask]string{}, closing: make(chan struct{}), every: lookEvery,
+		beside: make(chan struct{}, maxProbes),
 	}
 	s.offset.Store(now.UnixNano())
 	s.ways.init(s)
@@ -91,7 +93,8 @@ func open(conn Conn, o options) *Store {
 // Close stops what runs in the background. The client stays open. Corrections
 // that wait for a server are sent once more, all within one budget; what is not
 // answered is dropped, and counted. Then the store is not counted any more
-// ([Store.CountNodes]). What is asked afterwards is
+// ([Store.CountNodes]), which takes a second at most, and so may a count that is under
+// way; a library that does not keep to time limits is not waited for. What is asked afterwards is
 // answered with [spillgate.ErrClosed]. It returns nil.
 func (s *Store) Close() error {
 	s.mu.Lock()
