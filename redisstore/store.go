@@ -94,8 +94,8 @@ func open(conn Conn, o options) *Store {
 // that wait for a server are sent once more, all within one budget; what is not
 // answered is dropped, and counted. Then the store is not counted any more
 // ([Store.CountNodes]), which takes a second at most, and so may a count that is under
-// way; a library that does not keep to time limits is not waited for. What is asked afterwards is
-// answered with [spillgate.ErrClosed]. It returns nil.
+// way; a library that does not keep to time limits is not waited for. What is asked
+// afterwards is answered with [spillgate.ErrClosed]. It returns nil.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	first := s.closed.CompareAndSwap(false, true)
