@@ -27,8 +27,11 @@ const (
 	ReadOnly
 	// Loading : the server reads its data in.
 	Loading
-	// OutOfMemory : the server refuses to write.
+	// OutOfMemory : the server refuses to write, for want of memory.
 	OutOfMemory
+	// NotWriting : the server writes nothing for now, since it can't save to its disk
+	// (MISCONF) or has too few replicas (NOREPLICAS).
+	NotWriting
 	// ClusterDown : the cluster has no server for the slot.
 	ClusterDown
 	// Busy : a script runs for too long, or was killed.
@@ -48,7 +51,7 @@ const (
 	faults // how many there are
 )
 
-var faultNames = [faults]string{"none", "timeout", "refused", "broken", "readonly", "loading", "oom", "clusterdown", "busy", "noscript", "denied", "wrongtype", "other"}
+var faultNames = [faults]string{"none", "timeout", "refused", "broken", "readonly", "loading", "oom", "notwriting", "clusterdown", "busy", "noscript", "denied", "wrongtype", "other"}
 
 // String returns the fault in a word, fit for a metric's label.
 func (f Fault) String() string {
@@ -68,6 +71,8 @@ var replies = []struct {
 	{"LOADING", Loading},
 	{"MASTERDOWN", Loading},
 	{"OOM", OutOfMemory},
+	{"MISCONF", NotWriting},
+	{"NOREPLICAS", NotWriting},
 	{"CLUSTERDOWN", ClusterDown},
 	{"TRYAGAIN", ClusterDown},
 	{"MOVED", ClusterDown},

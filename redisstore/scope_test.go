@@ -21,6 +21,7 @@ func TestScopes(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'. script: 1f8f, on @user_script:1.":                                                    ofServer,
 		"READONLY You can't write against a read only replica. script: 1f8f, on @user_script:1.":                                                      ofServer,
 		"MISCONF Errors writing to the AOF file: No space left on device script: 1f8f, on @user_script:1.":                                            ofServer,
+		"NOREPLICAS Not enough good replicas to write. script: 1f8f, on @user_script:1.":                                                              ofServer,
 		"LOADING Redis is loading the dataset in memory":                                                                                              ofServer,
 		"ERR something else": ofServer,
 	} {
@@ -30,5 +31,26 @@ func TestScopes(t *testing.T) {
 	}
 	if scopeOf(nil) != ofServer {
 		t.Error("nothing is about a call")
+	}
+}
+
+// What a server refuses, at once or in the middle of a script, in words of one version or
+// another, is of a kind.
+func TestKindOfRefusedWrites(t *testing.T) {
+	for text, want := range map[string]Fault{
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.":                        NotWriting,
+		"MISCONF Errors writing to the AOF file: No space left on device script: 1f8f, on @user_script:1.":                        NotWriting,
+		"ERR Error running script (call to f_1f8f): @user_script:1: @user_script: 1: -MISCONF Errors writing to the AOF file: x ": NotWriting,
+		"NOREPLICAS Not enough good replicas to write.":                                                                           NotWriting,
+		"OOM command not allowed when used memory > 'maxmemory'. script: 1f8f, on @user_script:1.":                                OutOfMemory,
+		"READONLY You can't write against a read only replica. script: 1f8f, on @user_script:1.":                                  ReadOnly,
+		"ERR MISCONF is no word here": Other,
+	} {
+		if got := KindOf(errors.New(text)); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	if got := NotWriting.String(); got != "notwriting" {
+		t.Error(got)
 	}
 }
