@@ -179,7 +179,7 @@ func (l *listReader) line(number int, text string) {
 // value reads what an entry is about.
 func (l *listReader) value(e *policy.Entry, word string, number, column int) {
 	if !l.addresses {
-		if e.Value = word; word == "" {
+		if e.Value = word; strings.Trim(word, " \t") == "" {
 			l.fail(number, column, "remove the line", "an empty value")
 		}
 		return

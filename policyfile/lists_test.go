@@ -174,7 +174,7 @@ func TestEndedEntriesAreWarnedOf(t *testing.T) {
 
 func FuzzParseList(f *testing.F) {
 	for _, text := range []string{
-		"203.0.113.0/24\n2001:db8::/32 # why\n", "192.0.2.1 until=2027-01-31 reason=\"a b\" owner=ops", "\ufeff\"a b\"\r\n", "\xff\xfe", `"`, "a=\"b\"c", "0.0.0.0/0", "::ffff:1.2.3.4/96",
+		"203.0.113.0/24\n2001:db8::/32 # why\n", "192.0.2.1 until=2027-01-31 reason=\"a b\" owner=ops", "\ufeff\"a b\"\r\n", "\xff\xfe", `"`, "\" \"", "\"\t\" until=2027-01-31", "a=\"b\"c", "0.0.0.0/0", "::ffff:1.2.3.4/96",
 	} {
 		f.Add([]byte(text), true)
 		f.Add([]byte(text), false)
