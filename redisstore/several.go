@@ -124,16 +124,16 @@ func (s *Store) unmake(w *wait, at time.Time, subs []*op, errs []error, taken bo
 		if taken {
 			for j := range sub.parts {
 				p := &sub.parts[j]
-				d := &sub.out[p.first]
-				if d.Taken == 0 || p.kind == kindNone {
-					continue
-				}
-				sum := int64(0)
+				sum := int64(0) // of which the first charge may have no share
 				for k := range sub.charges {
 					if sub.of[k] == j {
 						sum += sub.out[k].Taken
 					}
 				}
+				if sum == 0 || p.kind == kindNone {
+					continue
+				}
+				d := &sub.out[p.first] // all its charges share it, but for what they took
 				back = append(back, spillgate.Correction{
 					Space: p.sp, Key: p.id, Meter: p.m, Delta: -sum, At: d.At, Slot: d.Slot, Until: until(d),
 				})

@@ -110,6 +110,35 @@ func TestRefusedInTheSecondSlot(t *testing.T) {
 			}
 		}
 	}
+	t.Run("after nothing", func(t *testing.T) { lostAfterNothing(t, nodes, direct) })
+}
+
+// lostAfterNothing has two charges of one key, of which the first asks for nothing,
+// taken in one slot while the other slot does not answer: what the second took is given
+// back.
+func lostAfterNothing(t *testing.T, nodes []*redistest.Server, direct *redisstore.Store) {
+	for _, limit := range []string{"1/h burst 5", "5/h queue 5", "5/h fixed", "5/h sliding", "5/h log", "5 at once"} {
+		first, second := charge(t, limit), charge(t, "1/h burst 5")
+		out := make([]spillgate.Decision, 3)
+		first.N, second.N = 0, 0 // both servers know the script from here on
+		nothing := first
+		if err := direct.Take(context.Background(), time.Time{}, []spillgate.Charge{first, second}, out[:2]); err != nil {
+			t.Fatal(err)
+		}
+		full := out[0].Remaining
+		first.N, second.N = 2, 2
+		client := clusterClient(t, nodes)
+		s := open(t, client)
+		mustTake(t, s, charge(t, "1/h burst 5")) // and the client the slots
+		client.AddHook(&between{name: second.Space.Name(), then: func() error { return io.EOF }})
+		err := s.Take(context.Background(), time.Time{}, []spillgate.Charge{nothing, first, second}, out)
+		if n := s.Stats().OverDenied; !errors.Is(err, spillgate.ErrUnavailable) || n != 1 {
+			t.Errorf("%s: error %v, OverDenied %d, want %v, 1", limit, err, n, spillgate.ErrUnavailable)
+		}
+		if d := mustTake(t, direct, nothing); d.Remaining != full {
+			t.Errorf("%s: not given back: %+v", limit, d)
+		}
+	}
 }
 
 // TestOneNodeAway wants the slots of the other nodes to be decided as ever while
