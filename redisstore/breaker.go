@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,6 +17,11 @@ type breaker struct {
 	store   *Store
 	name    string // of the server
 	answers func(context.Context) bool
+
+	mu   sync.Mutex
+	keys [tries]string // of the last calls that failed, for probes; "" is none
+	next int           // of keys, to be written
+	turn int           // of keys, to be probed first
 }
 
 const (
@@ -42,6 +49,29 @@ func (b *breaker) failed(f Fault) {
 	s.stats.open.Add(1)
 	s.options.watch(b.name, true, f)
 	s.runs(b.probe)
+}
+
+// note keeps the key of a call that failed.
+func (b *breaker) note(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.keys[b.next] = key
+	b.next = (b.next + 1) % tries
+}
+
+// noted returns the keys of the last calls that failed, from another one on each time:
+// where a lane leads to several servers, each of them is asked.
+func (b *breaker) noted() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	keys := make([]string, 0, tries)
+	for i := range tries {
+		if key := b.keys[(b.turn+i)%tries]; key != "" {
+			keys = append(keys, key)
+		}
+	}
+	b.turn = (b.turn + 1) % tries
+	return keys
 }
 
 // probe asks until there is an answer, then closes b.
@@ -88,16 +118,43 @@ func (l *lane) sure() bool { return l.latest.Load() != 0 && l.breaker.fails.Load
 // lost with it, and the next call would have to make one again.
 func (s *Store) connecting() time.Duration { return 10 * s.options.budget }
 
-// answers reports whether the server would carry a request out now. It is asked to do
+// answers reports whether the lane's server would carry a request out now, or has none
+// to: of a cluster's servers the one is asked that the lane is named after, so by a key
+// whose call failed and whose slot it still has. If all those are elsewhere by now, so
+// are their requests, and who fails next says which key to ask by.
+func (l *lane) answers(ctx context.Context) bool {
+	s := l.store
+	if !s.conn.Slots() {
+		return s.answers(ctx, s.options.prefix+"probe")
+	}
+	elsewhere := true
+	for _, key := range l.breaker.noted() {
+		key = s.probeOf(key)
+		switch name, err := s.conn.Lane(ctx, slotOf(key), key); {
+		case err != nil:
+			elsewhere = false
+		case name == l.name:
+			return s.answers(ctx, key)
+		}
+	}
+	return elsewhere
+}
+
+// probeOf returns a key for probes in the slot of another key.
+func (s *Store) probeOf(key string) string {
+	probe := s.options.prefix + "probe:{"
+	tag, slot := tagOf(key), slotOf(key)
+	for n := 0; slotOf(probe+tag+"}") != slot; n++ { // the tag has a } and no {
+		tag = strconv.Itoa(n)
+	}
+	return probe + tag + "}"
+}
+
+// answers reports whether a request would be carried out. The server is asked to do
 // what charges do, at a key of its own, so that it refuses where one would be refused:
 // as a replica, with a full memory, while loading, for want of a right to its key or to
 // scripts. Where a command in them is refused, that is the matter of whoever needs it.
-func (l *lane) answers(ctx context.Context) bool {
-	s := l.store
-	key := s.options.prefix + "probe"
-	if s.conn.Slots() {
-		key += ":{" + tagOf(l.known) + "}"
-	}
+func (s *Store) answers(ctx context.Context, key string) bool {
 	if r, ok := s.conn.(reacher); ok && r.reach(ctx, key) != nil {
 		return false
 	}

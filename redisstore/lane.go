@@ -25,14 +25,13 @@ type lane struct {
 	carried  int  // requests on them
 	starting bool // a call that has not taken its requests yet
 
-	known   string       // a key of the lane, for probes
 	latest  atomic.Int64 // the latest time of the server that was seen
 	breaker breaker
 	apart   map[string]bool // shapes that go by themselves
 }
 
-func newLane(s *Store, name, key string) *lane {
-	l := &lane{store: s, name: name, known: key}
+func newLane(s *Store, name string) *lane {
+	l := &lane{store: s, name: name}
 	l.breaker = breaker{store: s, name: name, answers: l.answers}
 	return l
 }
@@ -95,9 +94,11 @@ type flight struct {
 	lost atomic.Bool // it took too long, and is not waited for, or is over
 }
 
-// lose gives up waiting for a flight, so that others can start.
-func (f *flight) lose() {
+// lose gives up waiting for a flight, so that others can start; key is one that it
+// carries.
+func (f *flight) lose(key string) {
 	if f.lost.CompareAndSwap(false, true) {
+		f.lane.breaker.note(key)
 		f.lane.breaker.failed(TimedOut)
 		f.lane.mu.Lock()
 		f.end()
@@ -274,6 +275,7 @@ func (b *batch) ask(ctx context.Context, l *lane, given bool, floor int64) Fault
 			g.answer(c, l, sent, given) // which is no fault of the server
 		}
 		if err != NoFault {
+			l.breaker.note(c.Keys[0])
 			failed = err
 		}
 	}
@@ -473,6 +475,16 @@ func (o *op) keys() (keys []string) {
 		keys = append(keys, fmt.Sprintf("%q", o.parts[i].key))
 	}
 	return keys
+}
+
+// key returns the first of them, which a server is looked for by.
+func (o *op) key() string {
+	for i := range o.parts {
+		if o.parts[i].kind != kindNone {
+			return o.parts[i].key
+		}
+	}
+	return ""
 }
 
 func (o *op) finish(err error) {

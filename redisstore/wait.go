@@ -102,10 +102,11 @@ func (w *wait) for1(o *op) error {
 		w.store.stats.faults[TimedOut].Add(1)
 		return fmt.Errorf("redisstore: %w: %s: not sent within %s, nothing charged", spillgate.ErrUnavailable, TimedOut, w.store.options.budget)
 	}
+	flight, key := o.flight, o.key()
 	if w.late && w.whole {
-		o.flight.lose()
+		flight.lose(key)
 	} else { // the server had less than its time
-		time.AfterFunc(w.store.patience, o.flight.lose)
+		time.AfterFunc(w.store.patience, func() { flight.lose(key) })
 	}
 	if over != nil && !w.late {
 		return fmt.Errorf("redisstore: sent, and may be charged: %w", cause)

@@ -14,14 +14,12 @@ import (
 type ways struct {
 	breaker breaker
 	known   atomic.Bool // a server was found once; from then on no client waits
-	slot    atomic.Uint32
-	key     atomic.Value // of the last who found none, for probes
 }
 
 func (y *ways) init(s *Store) {
 	y.breaker = breaker{store: s, name: everyServer, answers: func(ctx context.Context) bool {
-		key, _ := y.key.Load().(string)
-		_, err := s.conn.Lane(ctx, uint16(y.slot.Load()), key)
+		key := y.breaker.noted()[0]
+		_, err := s.conn.Lane(ctx, slotOf(key), key)
 		return err == nil
 	}}
 }
@@ -32,14 +30,7 @@ const everyServer = "cluster"
 
 // laneOf returns the lane of o's slot, if that is known before w is over.
 func (s *Store) laneOf(w *wait, o *op) (*lane, error) {
-	key := ""
-	for i := range o.parts {
-		if o.parts[i].kind != kindNone {
-			key = o.parts[i].key
-			break
-		}
-	}
-	name, err := s.way(w, o.slot, key)
+	name, err := s.way(w, o.slot, o.key())
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +43,7 @@ func (s *Store) laneOf(w *wait, o *op) (*lane, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l = s.lanes[name]; l == nil {
-		l = newLane(s, name, key)
+		l = newLane(s, name)
 		s.lanes[name] = l
 	}
 	return l, nil
@@ -82,8 +73,7 @@ func (s *Store) way(w *wait, slot uint16, key string) (string, error) {
 	fault := KindOf(err)
 	s.stats.faults[fault].Add(1)
 	if !y.known.Load() && w.ctx.Err() == nil { // else one slot has none, or the caller left
-		y.slot.Store(uint32(slot))
-		y.key.Store(key)
+		y.breaker.note(key)
 		y.breaker.failed(fault)
 	}
 	return "", fmt.Errorf("redisstore: %w: no server for the slot: %w", spillgate.ErrUnavailable, err)

@@ -144,3 +144,35 @@ func TestClusterWithOneFrozen(t *testing.T) {
 	nodes[1].Continue()
 	eventually(t, "an answer again", func() bool { return take(there) == nil })
 }
+
+// The breaker closes when the server of a cluster that failed answers again, also while
+// another one is dead whose key was the first that the store ever saw.
+func TestClusterProbesWhatFailed(t *testing.T) {
+	nodes := redistest.Cluster(t, 3)
+	var addrs []string
+	for _, n := range nodes {
+		addrs = append(addrs, n.Addr)
+	}
+	s, take := taker(t, rueidis.ClientOption{InitAddress: addrs, DisableCache: true}, 10*time.Second)
+	var there [3]uint64 // a key of each server
+	for key, found := uint64(0), 0; found < len(nodes); key++ {
+		eventually(t, "an answer", func() bool { return take(key) == nil })
+		for i, n := range nodes {
+			if size, _ := n.Do("dbsize").(int64); size > 0 {
+				n.Do("flushall")
+				if there[i] == 0 && key > 0 {
+					there[i] = key
+					found++
+				}
+				if key == 0 { // the first, whose server is to die
+					nodes[0], nodes[i] = nodes[i], nodes[0]
+				}
+			}
+		}
+	}
+	nodes[0].Kill()
+	nodes[1].Do("config", "set", "maxmemory", "1")
+	eventually(t, "an open breaker", func() bool { _ = take(there[1]); return s.Stats().Open == 1 })
+	nodes[1].Do("config", "set", "maxmemory", "0")
+	eventually(t, "an answer", func() bool { return take(there[1]) == nil })
+}
