@@ -65,6 +65,10 @@ func (s *outages) sum(server string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.server[server]
-	s.logger.Error("the store did not answer several times more: rules decided as their on_fault says", "server", server, "fault", o.why.String(), "times", o.more, "answers", !o.open)
+	what := "the store stopped answering again, and answers by now: rules decided as their on_fault says meanwhile"
+	if o.open {
+		what = "the store stopped answering again, and still does not: rules decide as their on_fault says"
+	}
+	s.logger.Error(what, "server", server, "fault", o.why.String(), "times", o.more, "answers", !o.open)
 	o.told, o.more = time.Now(), 0
 }

@@ -34,13 +34,13 @@ func TestOutages(t *testing.T) {
 		if n := lines(); n < 8 || n > 10 {
 			t.Errorf("%d lines of a minute:\n%s", n, &log)
 		}
-		if all := log.String(); !strings.HasSuffix(all, "answers=true\n") || !strings.Contains(all, "times=35") {
+		if all := log.String(); !strings.HasSuffix(all, "answers=true\n") || !strings.Contains(all, "times=35") || !strings.Contains(all, "and answers by now") || strings.Contains(all, "still does not") {
 			t.Errorf("at the end:\n%s", all)
 		}
 		o.watch("a", true, redisstore.TimedOut) // within the time
 		<-time.After(outageEvery)
 		synctest.Wait() // for who writes at that instant, too
-		if all := log.String(); !strings.HasSuffix(all, "fault=timeout times=1 answers=false\n") {
+		if all := log.String(); !strings.HasSuffix(all, "fault=timeout times=1 answers=false\n") || !strings.Contains(all, "and still does not: rules decide as") {
 			t.Errorf("it stays away:\n%s", all)
 		}
 		o.watch("a", false, redisstore.NoFault)
