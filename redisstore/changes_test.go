@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,5 +70,66 @@ func TestUnseenChanges(t *testing.T) {
 				t.Fatalf("seed %d, step %d, %s:\n%+v, in memory\n%+v", seed, step, c.Meter.Limit(), got[0], want[0])
 			}
 		}
+	}
+}
+
+// TestChangedForSeveralCharges has several charges for one key come first under a
+// changed limit, the first of which asks for nothing: all learn the slot, and the
+// last limit that anything was taken under is the one that the state is kept by.
+func TestChangedForSeveralCharges(t *testing.T) {
+	s, m := open(t, redistest.Start(t).Client(), redisstore.Remember(0)), spillgate.NewMemory()
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	both := func(cs ...spillgate.Charge) (got []spillgate.Decision) {
+		t.Helper()
+		at = at.Add(time.Second)
+		got, want := make([]spillgate.Decision, len(cs)), make([]spillgate.Decision, len(cs))
+		if err := s.Take(context.Background(), at, cs, got); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Take(context.Background(), at, cs, want); err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			told := got[i].Slot
+			if (told == 0) != (want[i].Slot == 0) {
+				t.Errorf("charge %d has slot %d, in memory %d", i, told, want[i].Slot)
+			}
+			if got[i].Slot, want[i].Slot = 0, 0; got[i] != want[i] {
+				t.Errorf("charge %d:\n%+v, in memory\n%+v", i, got[i], want[i])
+			}
+			got[i].Slot = told
+		}
+		return got
+	}
+	asks := func(c spillgate.Charge, n int64, limit string) spillgate.Charge {
+		c.N, c.Meter = n, charge(t, limit).Meter
+		return c
+	}
+	for _, limits := range [][2]string{
+		{"10 at once", "5 at once"},
+		{"10/h burst 10", "40/h burst 20"},
+		{"10/h fixed", "20/h fixed"},
+		{"10/h sliding", "20/2h sliding"},
+		{"10/h log", "20/2h log"},
+	} {
+		c := charge(t, limits[0])
+		both(asks(c, 1, limits[0]))
+		next, err := c.Space.Change(c.Meter, charge(t, limits[1]).Meter, spillgate.Instant(at.Add(time.Second).UnixNano()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Meter = next
+		at = at.Add(time.Second)
+		none, two := c, c
+		none.N, two.N = 0, 2
+		free, held := charge(t, "10 at once"), charge(t, "10 at once")
+		free.N, held.Space, held.Key = 0, free.Space, free.Key
+		both(none, two, none, free, held)
+		if strings.Contains(limits[0], "burst") {
+			more := asks(c, 3, "60/h burst 30")
+			no := asks(c, 0, "60/h burst 30")
+			both(none, no, more)
+		}
+		both(two)
 	}
 }

@@ -160,9 +160,7 @@ func (r *request) judge() {
 	if !r.passes {
 		r.withdraw()
 	}
-	if len(r.parts) < len(r.charges) {
-		r.share()
-	}
+	r.share()
 }
 
 // decide decides one part on a state, into d, and returns the state after.
@@ -246,11 +244,13 @@ func (r *request) withdraw() {
 // share gives every charge the decision of its part, and its share of what
 // that was granted: at least what it has to have, then what is left, in order.
 func (r *request) share() {
+	for i := range r.parts {
+		p := &r.parts[i]
+		p.left = r.out[p.first].Taken
+		p.took = p.left > 0
+	}
 	for i := range r.charges {
 		p := &r.parts[r.of[i]]
-		if p.first == i {
-			p.left, p.took = r.out[i].Taken, r.out[i].Taken > 0
-		}
 		p.left -= r.charges[i].Least()
 	}
 	for i := range r.charges {

@@ -141,9 +141,7 @@ func (s *Store) unmake(w *wait, at time.Time, subs []*op, errs []error, taken bo
 		}
 		sub.passes = false
 		sub.withdraw()
-		if len(sub.parts) < len(sub.charges) {
-			sub.share()
-		}
+		sub.share()
 	}
 	if len(back) > 0 {
 		s.stats.overDenied.Add(1)

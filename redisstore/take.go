@@ -32,9 +32,9 @@ func (s *Store) take(w *wait, o *op) error {
 		case o.replace == nil:
 			return nil
 		case o.letter == 'A':
-			for i := range o.parts {
-				if p := &o.parts[i]; p.kind == kindSlots {
-					o.out[p.first].Slot = p.tell.slot
+			for i := range o.out {
+				if p := &o.parts[o.of[i]]; p.kind == kindSlots && p.took {
+					o.out[i].Slot = p.tell.slot
 				}
 			}
 			return nil
@@ -99,7 +99,7 @@ func (o *op) replaced(now spillgate.Instant, given bool) {
 func (o *op) writer(i int) *part {
 	by := &o.parts[i]
 	for j := range o.parts {
-		if p := &o.parts[j]; p.root == i && o.out[p.first].Taken > 0 {
+		if p := &o.parts[j]; p.root == i && p.took {
 			by = p
 		}
 	}
