@@ -32,7 +32,7 @@ func countNodes(store spillgate.Store, c *policyfile.Store, e *policy.Engine, lo
 	switch {
 	case !ok:
 	case c.Nodes > 0:
-		shared.CountNodes(func(redisstore.Nodes) {})
+		shared.CountNodes(func(now redisstore.Nodes) { n.compare(c.Nodes, now.Count) })
 	default:
 		if n.leased != nil {
 			n.leased.SetNodes(0)
@@ -75,4 +75,14 @@ func (n *nodeCount) tell(now redisstore.Nodes) {
 	default:
 		n.logger.Info("leases rest: the gateways that share the store could not be counted for a while", "fault", now.Fault.String())
 	}
+}
+
+// compare tells the log when more are seen than the file says, and each time when there
+// are still more. Fewer are the file's good right.
+func (n *nodeCount) compare(said, seen int) {
+	if seen > said && seen > n.last.Count {
+		n.logger.Warn("more gateways share the store than server.store.nodes says: while it is away, and by leases, they may admit more than the limits say; give all of them the number that there may be at once, or leave nodes out",
+			"nodes", said, "seen", seen)
+	}
+	n.last.Count = seen
 }

@@ -155,3 +155,21 @@ func TestNodeCount(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// TestMoreNodesThanSaid: a number in the file that is too low is told of, one that is
+// high enough is not.
+func TestMoreNodesThanSaid(t *testing.T) {
+	var log bytes.Buffer
+	n := &nodeCount{logger: slog.New(slog.NewTextHandler(&log, nil))}
+	for i, step := range []struct {
+		seen int
+		told bool
+	}{{0, false}, {1, false}, {2, false}, {3, true}, {3, false}, {4, true}, {2, false}, {3, true}} {
+		log.Reset()
+		n.compare(2, step.seen)
+		want := fmt.Sprintf("nodes=2 seen=%d", step.seen)
+		if told := strings.Contains(log.String(), want); told != step.told {
+			t.Errorf("step %d: told %t of %d:\n%s", i, told, step.seen, &log)
+		}
+	}
+}
