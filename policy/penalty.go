@@ -68,37 +68,45 @@ func (p *Penalty) lasts(n int64) time.Duration {
 	return min(d, p.Most)
 }
 
-// check reports what is wrong with r's penalty.
-func (p Penalty) check(r *Rule) error {
-	within := func(what string, d, least, most time.Duration) error {
-		if d < least || d > most || d%time.Millisecond != 0 {
-			return fmt.Errorf("%s %s: want whole milliseconds, from %s to %s; write %s", what, d, period(least), period(most),
-				period(max(least, min(most, d.Round(time.Millisecond)))))
-		}
-		return nil
-	}
+// check reports all that is wrong with r's penalty. What hangs on a value that
+// is wrong is held against what is advised to write in its place, so that one
+// slip is one error.
+func (p Penalty) check(r *Rule, bad func(error)) {
 	switch {
 	case r.Deny:
-		return errors.New("a rule that denies refuses everybody already; remove one of them")
+		bad(errors.New("a rule that denies refuses everybody already; remove one of them"))
+		return
 	case r.Limit.Algorithm == spillgate.Unlimited:
-		return errors.New("unlimited refuses nobody, so nobody is ever blocked; remove one of them")
+		bad(errors.New("unlimited refuses nobody, so nobody is ever blocked; remove one of them"))
+		return
 	case len(r.Key) == 0:
-		return errors.New("the rule has no key, so one caller would block all; say what tells callers apart")
-	case p.After < 1 || p.After > MaxAfter:
-		return fmt.Errorf("after %d: must be from 1 to %d refusals", p.After, MaxAfter)
-	case p.Block < p.Within:
-		return fmt.Errorf("block %s is shorter than within %s, so what led to a block would still count when it ends; write block: %s, or a shorter window", period(p.Block), period(p.Within), period(p.Within))
-	case p.Grow < 0 || p.Grow > 100:
-		return fmt.Errorf("grow %d: must be from 1 to 100", p.Grow)
-	case p.Grow <= 1 && (p.Most != 0 || p.Forget != 0):
-		return errors.New("most and forget say nothing without grow; add grow: 2, or remove them")
+		bad(errors.New("the rule has no key, so one caller would block all; say what tells callers apart"))
 	}
-	f := p.Filled()
-	return errors.Join(
-		within("within", p.Within, time.Millisecond, longest),
-		within("block", p.Block, time.Millisecond, longest),
-		within("most", f.Most, p.Block, longest),
-		within("forget", f.Forget, f.Most, longest))
+	if p.After < 1 || p.After > MaxAfter {
+		bad(fmt.Errorf("after %d: must be from 1 to %d refusals", p.After, MaxAfter))
+	}
+	checked := func(what string, d, least time.Duration) time.Duration {
+		good := max(least, min(longest, d.Round(time.Millisecond)))
+		if d != good {
+			bad(fmt.Errorf("%s %s: want whole milliseconds, from %s to %s; write %s", what, period(d), period(least), period(longest), period(good)))
+		}
+		return good
+	}
+	within := checked("within", p.Within, time.Millisecond)
+	if p.Block < p.Within {
+		bad(fmt.Errorf("block %s is shorter than within %s, so what led to a block would still count when it ends; write %s, or a shorter window", period(p.Block), period(p.Within), period(within)))
+		p.Block = within
+	}
+	p.Block = checked("block", p.Block, within)
+	switch {
+	case p.Grow < 0 || p.Grow > 100:
+		bad(fmt.Errorf("grow %d: must be from 1 to 100", p.Grow))
+	case p.Grow <= 1 && (p.Most != 0 || p.Forget != 0):
+		bad(errors.New("most and forget say nothing without grow; add grow: 2, or remove them"))
+		return
+	}
+	p.Most = checked("most", p.Filled().Most, p.Block)
+	checked("forget", p.Filled().Forget, p.Most)
 }
 
 // period writes d as a policy does, in the largest unit that it is whole in.

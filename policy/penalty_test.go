@@ -443,8 +443,8 @@ func TestPenaltiesThatSayNothing(t *testing.T) {
 		"explodes":        {func(r *Rule) { r.Penalty.Grow = 101 }, "grow 101"},
 		"most alone":      {func(r *Rule) { r.Penalty.Most = 2 * time.Hour }, "without grow"},
 		"forget alone":    {func(r *Rule) { r.Penalty.Forget = 2 * time.Hour }, "without grow"},
-		"most too short":  {func(r *Rule) { r.Penalty.Grow, r.Penalty.Most = 2, time.Minute }, "most 1m0s: want whole milliseconds, from 1h to 366d; write 1h"},
-		"forget too soon": {func(r *Rule) { r.Penalty.Grow, r.Penalty.Forget = 2, time.Hour }, "forget 1h0m0s"},
+		"most too short":  {func(r *Rule) { r.Penalty.Grow, r.Penalty.Most = 2, time.Minute }, "most 1m: want whole milliseconds, from 1h to 366d; write 1h"},
+		"forget too soon": {func(r *Rule) { r.Penalty.Grow, r.Penalty.Forget = 2, time.Hour }, "forget 1h: want"},
 	} {
 		r := guarded(t)
 		tt.change(&r)

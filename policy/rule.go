@@ -299,9 +299,7 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 		}
 	}
 	if r.Penalty != (Penalty{}) && !r.Exempt {
-		if err := r.Penalty.check(r); err != nil {
-			bad("penalty", err)
-		}
+		r.Penalty.check(r, func(err error) { bad("penalty", err) })
 	}
 	if r.Spare < 0 || r.Spare > 100 {
 		bad("enforce", fmt.Errorf("%d: must be from 0 to 100 percent", 100-r.Spare))

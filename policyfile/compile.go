@@ -3,6 +3,7 @@ package policyfile
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -43,12 +44,10 @@ func (d *decoder) file(root *yaml.Node, f *File) {
 
 // compile compiles the rules, and finds the places of what is wrong with them.
 func (d *decoder) compile(doc *document) *policy.Policy {
-	intact := len(d.errs) == 0
+	intact := true
 	for i := range doc.places {
-		if doc.places[i].bad["name"] {
-			// Not to be told as missing, or as the name of another one.
-			doc.rules[i].Name = fmt.Sprintf("rule-%d", i+1)
-		}
+		doc.places[i].standIn(&doc.rules[i], i)
+		intact = intact && !doc.places[i].spoilt()
 	}
 	pol, err := policy.Compile(doc.rules, policy.WithPaths(doc.paths))
 	if err == nil {
@@ -68,8 +67,8 @@ func (d *decoder) compile(doc *document) *policy.Policy {
 			// Told already, as the cause of this.
 		case doc.places[wrong.Index].strange && doc.places[wrong.Index].values[wrong.Field] == nil:
 			// Missing, but maybe meant by a key that is not known.
-		case !intact && wrong.Field == "key":
-			// About two rules, one of which may be read in part only.
+		case !intact && (wrong.Field == "key" || wrong.Field == "group"):
+			// About several rules, one of which may be read in part only.
 		default:
 			d.ruleError(wrong, doc)
 		}
@@ -77,18 +76,32 @@ func (d *decoder) compile(doc *document) *policy.Policy {
 	return nil
 }
 
+// standIn puts something in the place of what could not be read of the i-th rule,
+// so that what stands beside it is not told as missing, or as without effect.
+func (m *mapping) standIn(r *policy.Rule, i int) {
+	lost := func(key string) bool { return m.bad[key] || m.strange && m.values[key] == nil }
+	if m.bad["name"] {
+		r.Name = fmt.Sprintf("rule-%d", i+1)
+	}
+	if lost("key") {
+		r.Key = []policy.Part{{Attributes: []policy.Attribute{{Kind: policy.Path}}}}
+	}
+	if (m.bad["deny"] || m.bad["exempt"]) && m.values["limit"] == nil {
+		r.Limit = spillgate.Limit{Rate: 1, Period: time.Second, Burst: math.MaxInt32}
+	}
+}
+
 // ruleError reports what Compile found, at the value that it speaks of.
 func (d *decoder) ruleError(wrong *policy.RuleError, doc *document) {
 	m, r := &doc.places[wrong.Index], &doc.rules[wrong.Index]
-	at, fix := m.at(wrong.Field), ""
+	what, _, _ := strings.Cut(strings.Replace(wrong.Err.Error(), ":", " ", 1), " ") // the key of a mapping, mostly
+	at, fix := under(m.at(wrong.Field), what), ""
 	switch {
 	case strings.HasSuffix(wrong.Err.Error(), "; remove it"):
 	case wrong.Field == "ttl":
 		at, fix = m.at("ttl", "limit"), "add ttl: 30d, or write a rate above 0"
 	case wrong.Entry > 0:
-		at = entry(at, wrong.Entry-1)
-		what, _, _ := strings.Cut(wrong.Err.Error(), ":")
-		at = under(at, what)
+		at = under(entry(at, wrong.Entry-1), what)
 	case wrong.Field == "cost" && (r.Exempt || len(r.Prices) > 0):
 	case wrong.Field == "cost" && r.Limit.Algorithm == spillgate.Bucket:
 		larger := r.Limit
