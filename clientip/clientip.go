@@ -148,10 +148,28 @@ func checkHeader(name string) error {
 		return nil
 	}
 	letters := strings.NewReplacer("-", "", "_", "").Replace(lower)
-	if strings.HasPrefix(letters, "forw") || strings.HasPrefix(letters, "xforw") {
+	words := strings.FieldsFunc(lower, func(c rune) bool { return c == '-' || c == '_' })
+	slip := func(word string) bool { return word != "forwarded" && near(word, "forwarded", 2) }
+	if strings.HasPrefix(letters, "forw") || strings.HasPrefix(letters, "xforw") || strings.HasPrefix(letters, "httpxforw") ||
+		near(letters, "xforwardedfor", 2) || slices.ContainsFunc(words, slip) {
 		return fmt.Errorf("clientip: header %.60q: %w: write %q or %q", name, ErrHeaderName, XForwardedFor, Forwarded)
 	}
 	return nil
+}
+
+// near reports whether so many slips, each a byte too many, too few or another,
+// lead from a to b.
+func near(a, b string, slips int) bool {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	switch {
+	case a == "" || b == "":
+		return len(a)+len(b) <= slips
+	case slips == 0:
+		return false
+	}
+	return near(a[1:], b, slips-1) || near(a, b[1:], slips-1) || near(a[1:], b[1:], slips-1)
 }
 
 // Header returns the one header that is read, as net/http spells its keys, and

@@ -349,6 +349,11 @@ func TestNewRefuses(t *testing.T) {
 		{"all that is public", Options{Trusted: []string{"2000::/3"}}, ErrEverythingTrusted, `"any"`},
 		{"all that is public, with a gap", Options{Trusted: []string{"1.0.0.0/8", "2.0.0.0/7", "4.0.0.0/6", "8.0.0.0/5", "16.0.0.0/4", "32.0.0.0/3", "64.0.0.0/2", "128.0.0.0/2", "192.0.0.0/3"}}, ErrEverythingTrusted, `"any"`},
 		{"a letter short", Options{Header: "X-Forwared-For", Trusted: []string{Private}}, ErrHeaderName, `"X-Forwarded-For"`},
+		{"a letter short early on", Options{Header: "X-Fowarded-For", Trusted: []string{Private}}, ErrHeaderName, `"X-Forwarded-For"`},
+		{"letters swapped", Options{Header: "x-fowrarded-for", Trusted: []string{Private}}, ErrHeaderName, `"X-Forwarded-For"`},
+		{"no dashes, a letter more", Options{Header: "XFforwardedFor", Trusted: []string{Private}}, ErrHeaderName, `"X-Forwarded-For"`},
+		{"the other one misspelt", Options{Header: "Fowarded", Trusted: []string{Private}}, ErrHeaderName, `"Forwarded"`},
+		{"as PHP has it", Options{Header: "HTTP_X_FORWARDED_FOR", Trusted: []string{Private}}, ErrHeaderName, `"X-Forwarded-For"`},
 		{"underscores", Options{Header: "x_forwarded_for", Trusted: []string{Private}}, ErrHeaderName, `"X-Forwarded-For"`},
 		{"the header of the host", Options{Header: "X-Forwarded-Host", Trusted: []string{Private}}, ErrHeaderName, `"X-Forwarded-For"`},
 		{"half a name", Options{Header: "Forwarded-For", Trusted: []string{Private}}, ErrHeaderName, `"Forwarded"`},
@@ -378,6 +383,17 @@ func TestNewRefuses(t *testing.T) {
 	var bad *NetworkError
 	if !errors.As(err, &bad) || bad.Index != 1 || bad.Entry != "10.0.0.0/33" {
 		t.Errorf("got %v, want a NetworkError for entry 1", err)
+	}
+}
+
+func TestHeadersOfOneAddress(t *testing.T) {
+	for _, name := range []string{
+		"X-Real-IP", "CF-Connecting-IP", "True-Client-IP", "Fastly-Client-IP", "X-Client-IP", "Fly-Client-IP", "X-Azure-ClientIP",
+		"X-Envoy-External-Address", "X-Original-Forwarded-For", "X-Appengine-User-Ip", "X-Wardens-Word", "X-For", "A",
+	} {
+		if _, err := New(Options{Header: name, Trusted: []string{Private}}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

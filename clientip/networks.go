@@ -70,6 +70,7 @@ type NetworkError struct {
 	Reason string // what is wrong with it and what to write instead
 }
 
+// Error names the entry and what to do.
 func (e *NetworkError) Error() string {
 	return fmt.Sprintf("clientip: network %.60q (entry %d): %s", e.Entry, e.Index+1, e.Reason)
 }

@@ -36,7 +36,8 @@
 //   - The store can't answer, and a rule says closed: UNAVAILABLE with a
 //     RetryInfo of a second, and without a QuotaFailure. A fault is never told as
 //     a denial.
-//   - A cost is negative: INVALID_ARGUMENT.
+//   - A cost is negative, or metadata that tells callers apart has several
+//     values: INVALID_ARGUMENT.
 //
 // Each has a RequestInfo too, with the id under which [Logger] tells of it.
 //

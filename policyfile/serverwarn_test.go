@@ -22,6 +22,14 @@ func TestWarningsOfTheServer(t *testing.T) {
 		"client_ip: {trusted: unix, from: x-forwarded-for}":                        "1:31 nobody-trusted",
 		"client_ip: {trusted: [unix, 192.0.2.1], from: x-forwarded-for}":           "",
 		"upstream: http://127.0.0.1:9000, client_ip: {trusted: [unix], from: x-a}": "1:64 nobody-trusted",
+		"client_ip: {trusted: private, from: x-reel-ip}":                           "1:46 near-header",
+		"client_ip: {trusted: private, from: X_Real_IP}":                           "1:46 near-header",
+		"client_ip: {trusted: private, from: CF-Conecting-IP}":                     "1:46 near-header",
+		"client_ip: {trusted: private, from: true-cleint-ip}":                      "1:46 near-header",
+		"client_ip: {trusted: private, from: X-Real-IP}":                           "",
+		"client_ip: {trusted: private, from: x-peer-ip}":                           "",
+		"client_ip: {trusted: private, from: x-forwarded-for}":                     "",
+		"client_ip: {trusted: private, from: shop-visitor}":                        "",
 	} {
 		f, err := Parse("x", []byte("server: {"+server+"}"+rules))
 		if err != nil {

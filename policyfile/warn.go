@@ -16,8 +16,8 @@ import (
 type Warning struct {
 	// Code names the kind of warning, for programs: those of
 	// [policy.Warning], those of overrides ("expired", "claimed-exempt"),
-	// those of the server part ("any-proxy", "loop", "nobody-trusted"),
-	// "failures" and "untold-tokens".
+	// those of the server part ("any-proxy", "loop", "near-header",
+	// "nobody-trusted"), "failures" and "untold-tokens".
 	Code string
 	// Error is the place, what is odd and why, and what to write instead.
 	Error
@@ -27,7 +27,7 @@ type Warning struct {
 func WarningCodes() []string {
 	return []string{
 		"any-proxy", "asked-key", "burst", "claimed-cost", "claimed-exempt", "claimed-lane", "claimed-match", "claimed-peek", "expired", "failures", "forgets",
-		"loop", "nobody-trusted", "open-backup", "path-key", "penalty-key", "repeated", "unlooked", "unreachable", "untold-tokens", "user-agent",
+		"loop", "near-header", "nobody-trusted", "open-backup", "path-key", "penalty-key", "repeated", "unlooked", "unreachable", "untold-tokens", "user-agent",
 	}
 }
 

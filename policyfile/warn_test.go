@@ -63,7 +63,7 @@ usage:
 		}
 		return list
 	}
-	for _, server := range []string{"upstream: http://127.0.0.1:8080", "client_ip: {trusted: unix, from: x-real-ip}"} {
+	for _, server := range []string{"upstream: http://127.0.0.1:8080", "client_ip: {trusted: unix, from: x-real-ip}", "client_ip: {trusted: private, from: x-real-ipp}"} {
 		f, err = Parse("x", []byte("server: {"+server+"}\nrules: [{name: a, key: client.ip, limit: 10/s}]"))
 		if err != nil || len(f.Warnings) != 1 {
 			t.Fatalf("%v: %+v", err, f)
