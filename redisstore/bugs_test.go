@@ -155,6 +155,41 @@ func TestB086LostReplyIsChargedOnce(t *testing.T) {
 	}
 }
 
+// The same where a second try would get through: only the library could make one.
+func TestB086NoLibraryTriesAgain(t *testing.T) {
+	server, node := redistest.Start(t), redistest.Cluster(t, 1)[0]
+	single, cluster := redistest.NewProxy(t, server.Addr), redistest.NewProxy(t, node.Addr)
+	through := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: cluster.Addr}}}}, nil
+	}})
+	t.Cleanup(func() { through.Close() })
+	for name, way := range map[string]struct {
+		proxy  *redistest.Proxy
+		client redis.UniversalClient
+	}{
+		"one server": {single, redis.NewClient(&redis.Options{Addr: single.Addr})},
+		"cluster":    {cluster, through},
+	} {
+		t.Cleanup(func() { way.client.Close() })
+		s := open(t, way.client)
+		mustTake(t, s, charge(t, "1/h burst 9")) // there is a connection
+		for range 3 {
+			c := charge(t, "1/h burst 9")
+			way.proxy.LoseNext.Store(true)
+			if _, err := take(s, c); !errors.Is(err, spillgate.ErrUnavailable) {
+				t.Errorf("%s: error %v", name, err)
+			}
+			if way.proxy.LoseNext.Load() {
+				t.Fatalf("%s: nothing was lost", name)
+			}
+			c.N = 0
+			if d := mustTake(t, s, c); d.Remaining != 8 {
+				t.Errorf("%s: %d left of 9 after one charge whose reply was lost", name, d.Remaining)
+			}
+		}
+	}
+}
+
 // While packets are dropped, only the first calls wait.
 func TestB092OnlyTheFirstWait(t *testing.T) {
 	server := redistest.Start(t)

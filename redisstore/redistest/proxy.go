@@ -15,6 +15,9 @@ type Proxy struct {
 	Addr string
 	// Swallow drops what the server says: it is asked, and never heard.
 	Swallow atomic.Bool
+	// LoseNext ends the connection on which the server says something next, unheard.
+	// All others, also those that follow, are left alone: whoever asks again is heard.
+	LoseNext atomic.Bool
 	// Deaf drops what the client says.
 	Deaf atomic.Bool
 	// CutAfter above 0 ends a connection after so many bytes of the server's.
@@ -93,6 +96,9 @@ func (p *Proxy) accept() {
 				}
 				if p.Swallow.Load() {
 					return nil, true
+				}
+				if p.LoseNext.CompareAndSwap(true, false) {
+					return nil, false
 				}
 				if cut := p.CutAfter.Load(); cut > 0 {
 					if said+int64(len(b)) >= cut {

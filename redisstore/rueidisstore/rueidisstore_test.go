@@ -68,6 +68,18 @@ func taker(t *testing.T, o rueidis.ClientOption, budget time.Duration) (*redisst
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
+	return s, func(key uint64) error {
+		err := s.Take(t.Context(), time.Time{}, []spillgate.Charge{charge(t, key, 1)}, make([]spillgate.Decision, 1))
+		if err != nil && !errors.Is(err, spillgate.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return err
+	}
+}
+
+// charge returns one of n units of a thousand.
+func charge(t *testing.T, key uint64, n int64) spillgate.Charge {
+	t.Helper()
 	m, err := spillgate.Limit{Rate: 1000, Period: time.Hour, Burst: 1000}.Meter()
 	if err != nil {
 		t.Fatal(err)
@@ -76,14 +88,7 @@ func taker(t *testing.T, o rueidis.ClientOption, budget time.Duration) (*redisst
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, func(key uint64) error {
-		c := spillgate.Charge{Space: sp, Key: spillgate.Key{key}, Meter: m, Ask: spillgate.Ask{N: 1}}
-		err := s.Take(t.Context(), time.Time{}, []spillgate.Charge{c}, make([]spillgate.Decision, 1))
-		if err != nil && !errors.Is(err, spillgate.ErrUnavailable) {
-			t.Fatal(err)
-		}
-		return err
-	}
+	return spillgate.Charge{Space: sp, Key: spillgate.Key{key}, Meter: m, Ask: spillgate.Ask{N: n}}
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -175,4 +180,27 @@ func TestClusterProbesWhatFailed(t *testing.T) {
 	eventually(t, "an open breaker", func() bool { _ = take(there[1]); return s.Stats().Open == 1 })
 	nodes[1].Do("config", "set", "maxmemory", "0")
 	eventually(t, "an answer", func() bool { return take(there[1]) == nil })
+}
+
+// TestLostReplyIsChargedOnce loses the reply of a charge where a second try would get
+// through, and finds the charge once.
+func TestLostReplyIsChargedOnce(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr)
+	one := -1 // connection: each new one would lose its greeting instead
+	s, _ := taker(t, rueidis.ClientOption{InitAddress: []string{proxy.Addr}, DisableCache: true, PipelineMultiplex: one}, 10*time.Second)
+	take := func(key uint64, n int64) (left int64, err error) {
+		var out [1]spillgate.Decision
+		err = s.Take(t.Context(), time.Time{}, []spillgate.Charge{charge(t, key, n)}, out[:])
+		return out[0].Remaining, err
+	}
+	eventually(t, "an answer", func() bool { _, err := take(0, 1); return err == nil })
+	for key := uint64(1); key <= 3; key++ {
+		proxy.LoseNext.Store(true)
+		if _, err := take(key, 1); err == nil || proxy.LoseNext.Load() {
+			t.Fatalf("error %v; still to be lost: %t", err, proxy.LoseNext.Load())
+		}
+		if left, err := take(key, 0); left != 999 || err != nil {
+			t.Errorf("%d left of 1000 after one charge whose reply was lost, error %v", left, err)
+		}
+	}
 }
