@@ -213,3 +213,64 @@ func TestContext(t *testing.T) {
 		})
 	}
 }
+
+// TestNoCallWhileOpen wants nothing to be sent on the way of a request, nor any time to
+// pass on it, from the failure that opens the breaker until a probe is answered: not for
+// a charge, not for several at once, not for a correction.
+func TestNoCallWhileOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const budget = 20 * time.Millisecond
+		var sent, probes atomic.Int64
+		var up atomic.Bool
+		s := budgetStore(t, &slowConn{answer: func(_ int64, c *Call) time.Duration {
+			if c.SHA == probing.sha {
+				probes.Add(1)
+			} else {
+				sent.Add(1)
+			}
+			if !up.Load() {
+				c.Err = context.DeadlineExceeded
+				return time.Second
+			}
+			sec, nanos := split(time.Now().UnixNano())
+			c.Reply = []any{sec, nanos, "A", nil}
+			return time.Millisecond
+		}}, budget)
+		c := budgetCharge(t, 1)
+		take := func() error {
+			return s.Take(context.Background(), time.Time{}, []spillgate.Charge{c}, make([]spillgate.Decision, 1))
+		}
+		for s.Stats().Open == 0 {
+			if err := take(); !errors.Is(err, spillgate.ErrUnavailable) {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		before := sent.Load()
+		for range 20 {
+			began := time.Now()
+			for range 50 {
+				if err := take(); !errors.Is(err, spillgate.ErrUnavailable) {
+					t.Fatal(err)
+				}
+				three := []spillgate.Charge{c, budgetCharge(t, 2), budgetCharge(t, 3)}
+				if err := s.Take(context.Background(), time.Time{}, three, make([]spillgate.Decision, 3)); !errors.Is(err, spillgate.ErrUnavailable) {
+					t.Fatal(err)
+				}
+				_ = s.Settle(context.Background(), time.Time{}, []spillgate.Correction{{Space: c.Space, Key: c.Key, Meter: c.Meter, Delta: 1}})
+			}
+			if took := time.Since(began); took > 0 {
+				t.Errorf("decisions took %s while the breaker is open", took)
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+		if n := sent.Load() - before; n != 0 || probes.Load() == 0 {
+			t.Errorf("%d calls and %d probes while the breaker is open, want probes only", n, probes.Load())
+		}
+		up.Store(true)
+		<-time.After(3 * time.Second) // and the first probes time out
+		if err := take(); err != nil || sent.Load() == before {
+			t.Errorf("once the server answers: %v, %d calls", err, sent.Load()-before)
+		}
+	})
+}

@@ -36,7 +36,7 @@ func TestScopes(t *testing.T) {
 
 // What a server refuses, at once or in the middle of a script, in words of one version or
 // another, is of a kind.
-func TestKindOfRefusedWrites(t *testing.T) {
+func TestKindOfErrors(t *testing.T) {
 	for text, want := range map[string]Fault{
 		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.":                        NotWriting,
 		"MISCONF Errors writing to the AOF file: No space left on device script: 1f8f, on @user_script:1.":                        NotWriting,
@@ -44,6 +44,10 @@ func TestKindOfRefusedWrites(t *testing.T) {
 		"NOREPLICAS Not enough good replicas to write.":                                                                           NotWriting,
 		"OOM command not allowed when used memory > 'maxmemory'. script: 1f8f, on @user_script:1.":                                OutOfMemory,
 		"READONLY You can't write against a read only replica. script: 1f8f, on @user_script:1.":                                  ReadOnly,
+		"ERR Script killed by user with SCRIPT KILL. script: 1f8f, on @user_script:1.":                                            Busy,
+		"ERR Error running script (call to f_1f8f): @user_script:1: Script killed by user with SCRIPT KILL... ":                   Busy,
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.":                                  Busy,
+		"UNKILLABLE Sorry the script already executed write commands against the dataset.":                                        Busy,
 		"ERR MISCONF is no word here": Other,
 	} {
 		if got := KindOf(errors.New(text)); got != want {
