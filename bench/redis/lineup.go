@@ -174,30 +174,32 @@ func ourWorkloads(s spillgate.Store) (map[string]func(int, int) error, error) {
 	}, nil
 }
 
-// sizes prints what a key takes in the server, by its own word: one that is
+// sizes returns what a key of each takes in the server, by its own word: one that is
 // charged a whole burst, so that it does not end under the measurement.
-func sizes(c *redis.Client, all []contestant) error {
+func sizes(c *redis.Client, all []contestant) (map[string]float64, error) {
 	ctx := context.Background()
+	bytes := map[string]float64{}
 	for _, one := range all {
 		if one.key == "" {
 			continue
 		}
 		if f := one.does[uniform]; f != nil {
 			if err := f(0, 0); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		found, _, err := c.Scan(ctx, 0, one.key, 100_000).Result()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, k := range found {
 			n, err := c.MemoryUsage(ctx, k).Result()
 			if err == nil {
 				fmt.Printf("%-20s a key takes %d bytes (%d of name)\n", one.name, n, len(k))
+				bytes[one.name] = float64(n)
 				break
 			}
 		}
 	}
-	return nil
+	return bytes, nil
 }

@@ -119,7 +119,11 @@ func stores(addr string, flights, rounds int, length time.Duration) ([]report.Cl
 		}
 	}
 	t.print(all)
-	return t.claims(), sizes(control, all)
+	bytes, err := sizes(control, all)
+	if err != nil {
+		return nil, err
+	}
+	return append(t.claims(), report.Claim{What: "bytes a key, by those of redis_rate", Got: bytes[ours] / bytes[redisRate], Goal: 1, Fail: 1, Counted: true}), nil
 }
 
 // startRedis starts a redis-server that keeps nothing on disk.
