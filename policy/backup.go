@@ -9,7 +9,7 @@ import (
 // A Backup is a spare lane: where requests go that a rule refuses and prefers
 // all the same.
 type Backup struct {
-	// Upstream is where they go, an http or https URL; how, is the front's
+	// Upstream is where they go, an http, https or h2c URL; how, is the front's
 	// matter.
 	Upstream string
 	// Match says which requests are preferred; empty means all.
@@ -19,7 +19,7 @@ type Backup struct {
 // check reports what is wrong with b.
 func (b *Backup) check() error {
 	u, err := url.Parse(b.Upstream)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		// Without the text: it may hold a password.
 		return fmt.Errorf("upstream: want the URL of a server, such as http://127.0.0.1:9001")
 	}

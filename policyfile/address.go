@@ -85,13 +85,13 @@ func fixListen(s string) string {
 // servers.
 func server(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && u.RawQuery == "" && !u.ForceQuery &&
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https" || u.Scheme == "h2c") && u.User == nil && u.RawQuery == "" && !u.ForceQuery &&
 		u.Fragment == "" && !strings.HasPrefix(u.Path, "//") && host(u.Hostname()) && (u.Port() == "" || port(u.Port()))
 }
 
 // upstream is the URL of a server.
 var upstream = kind[string]{
-	schema: schema{"type": "string", "pattern": "^https?://[^/?#@]+(/([^/?#][^?#]*)?)?$", "examples": []string{"http://127.0.0.1:9000"}},
+	schema: schema{"type": "string", "pattern": "^(https?|h2c)://[^/?#@]+(/([^/?#][^?#]*)?)?$", "examples": []string{"http://127.0.0.1:9000", "h2c://127.0.0.1:50051"}},
 	read: func(d *decoder, n *yaml.Node) (string, bool) {
 		const want = "the URL of a server, such as http://127.0.0.1:9000, without user, query and fragment"
 		n, ok := d.scalar(n, want)
@@ -125,8 +125,11 @@ func fixUpstream(s string) string {
 		path = "/" + path
 	}
 	scheme := "http://"
-	if strings.HasPrefix(strings.ToLower(s), "https:") {
+	switch said, _, _ := strings.Cut(strings.ToLower(s), ":"); said {
+	case "https", "grpcs":
 		scheme = "https://"
+	case "h2c", "grpc", "http2", "h2":
+		scheme = "h2c://"
 	}
 	if u := scheme + authority + path; server(u) {
 		return "write " + u

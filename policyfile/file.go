@@ -51,8 +51,8 @@ type Server struct {
 	// Listen is a host (may be empty) and port; [DefaultListen] if the file
 	// names none.
 	Listen string
-	// Upstream is where requests go, an http or https URL; "" if the file
-	// names none.
+	// Upstream is where requests go, an http or https URL, or an h2c one for HTTP/2
+	// without TLS; "" if the file names none.
 	Upstream string
 	// Client finds the client's address. It is nil if the file names no
 	// proxies: nobody is trusted, and the client is the peer.

@@ -98,6 +98,8 @@ var slips = []struct{ place, slip, write string }{
 	{upstreamSlip, "a.example", "http://a.example"},
 	{upstreamSlip, "https://ann:secret@a.example/x?y=1", "https://a.example/x"},
 	{upstreamSlip, "ws://a.example", "http://a.example"},
+	{upstreamSlip, "grpc://a.example:50051", "h2c://a.example:50051"},
+	{upstreamSlip, "h2c://ann@a.example", "h2c://a.example"},
 	{upstreamSlip, "http://a.example//x", "http://a.example/x"},
 }
 

@@ -98,7 +98,7 @@ var serverForm = form[Server]{
 	fields: []field[Server]{
 		in("listen", "The address and port at which the gateway listens.", listen,
 			func(s *Server, v string) { s.Listen = v }),
-		in("upstream", "Where the gateway sends what may pass.", upstream,
+		in("upstream", "Where the gateway sends what may pass: http://, https://, or h2c:// for HTTP/2 without TLS, as servers of gRPC speak it.", upstream,
 			func(s *Server, v string) { s.Upstream = v }),
 		{
 			key: "client_ip", about: "Whose word about a client's address is believed. Left out, the client is the peer.",

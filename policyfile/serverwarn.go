@@ -66,7 +66,7 @@ func loops(listen, upstream string) bool {
 	}
 	port := u.Port()
 	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		port = map[string]string{"http": "80", "h2c": "80", "https": "443"}[u.Scheme]
 	}
 	host, at, err := net.SplitHostPort(listen)
 	if err != nil || at != port {

@@ -14,6 +14,7 @@ func TestWarningsOfTheServer(t *testing.T) {
 		"upstream: http://localhost:8080/base":                                     "1:20 loop",
 		"upstream: http://127.0.0.2:8080":                                          "",
 		"upstream: http://a.example:8080":                                          "",
+		"listen: :80, upstream: h2c://127.0.0.1":                                   "1:33 loop",
 		"listen: :80, upstream: http://127.0.0.1":                                  "1:33 loop",
 		`listen: 0.0.0.0:80, upstream: "http://[::1]"`:                             "1:40 loop",
 		`listen: "[::1]:80", upstream: http://localhost`:                           "1:40 loop",

@@ -37,7 +37,8 @@ func serveCommand() *cobra.Command {
 		Short: "Stand in front of a service and limit its requests",
 		Long: `Serve is a reverse proxy that asks the policy about every request. What may pass
 goes to the upstream unharmed (streams, uploads, WebSockets); what may not is
-answered with 429, the wait, and the rule.
+answered with 429, the wait, and the rule. A server of gRPC without TLS is named as
+h2c://HOST:PORT.
 
 SIGINT, SIGTERM and SIGHUP stop it: no new connections, requests under way finish within
 the --drain time, those that a rule holds are told to come again. A second signal ends
@@ -66,7 +67,7 @@ or the file can't be read; 3 serving could not start or broke off.`,
 		},
 	}
 	cmd.Flags().StringVar(&f.listen, "listen", "", "address to listen on (default: the policy's server.listen, else 127.0.0.1:8080)")
-	cmd.Flags().StringVar(&f.upstream, "upstream", "", "URL to pass requests to (default: the policy's server.upstream)")
+	cmd.Flags().StringVar(&f.upstream, "upstream", "", "URL to pass requests to; h2c:// for HTTP/2 without TLS (default: the policy's server.upstream)")
 	cmd.Flags().StringVar(&f.state, "state", "", "file that keeps the counters over a restart (default: the policy's server.state, else none)")
 	cmd.Flags().BoolVar(&f.startEmpty, "start-empty", false, "pass over what the state file says, and begin every limit anew")
 	cmd.Flags().BoolVar(&f.demo, "demo", false, "start a small demo upstream on a free port and print what to try")

@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
@@ -23,9 +24,13 @@ import (
 type Config struct {
 	// Engine decides. It is needed. [Gateway.Serve] closes it at the stop.
 	Engine *policy.Engine
-	// Upstream is where requests go: scheme http or https, a host, and
-	// perhaps a path that stands before every request's own.
+	// Upstream is where requests go: scheme http, https, or h2c, which is HTTP/2
+	// without TLS, a host, and perhaps a path that stands before every request's
+	// own.
 	Upstream *url.URL
+	// UpstreamCAs are those who sign the certificates of https upstreams; nil is
+	// those whom the system trusts.
+	UpstreamCAs *x509.CertPool
 	// Client finds the client's address; nil trusts nobody and takes the
 	// peer's.
 	Client *clientip.Resolver
@@ -80,7 +85,8 @@ type Gateway struct {
 	handler   http.Handler
 	main      target
 	buffers   *buffers
-	transport *http.Transport
+	transport *http.Transport // to http and https
+	prior     *http.Transport // to h2c
 	client    *clientip.Resolver
 	tls       *tls.Config
 	h2c       bool
@@ -125,23 +131,11 @@ func New(c Config) (*Gateway, error) {
 		c.Logger = slog.Default()
 	}
 	g := &Gateway{engine: c.Engine, client: c.Client, tls: c.TLS, h2c: c.H2C, timeouts: c.Timeouts.filled(), logger: c.Logger, journal: c.Engine.Journal(c.Logger)}
-	g.transport = &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: g.timeouts.Dial}).DialContext,
-		TLSHandshakeTimeout: g.timeouts.Dial,
-		// There is one host, or few, so the whole pool is its.
-		MaxIdleConns:        maxIdle,
-		MaxIdleConnsPerHost: maxIdle,
-		IdleConnTimeout:     time.Minute,
-		// The upstream's word is passed on as it is.
-		DisableCompression: true,
-		// A client that asks before it sends is answered by the upstream.
-		ExpectContinueTimeout:  time.Second,
-		ResponseHeaderTimeout:  g.timeouts.Response,
-		MaxResponseHeaderBytes: maxResponseHeader,
-		ForceAttemptHTTP2:      u.Scheme == "https",
-		WriteBufferSize:        connBuffer,
-		ReadBufferSize:         connBuffer,
-	}
+	g.transport, g.prior = g.newTransport(), g.newTransport()
+	g.transport.TLSClientConfig = &tls.Config{RootCAs: c.UpstreamCAs}
+	g.transport.Protocols.SetHTTP1(true)
+	g.transport.Protocols.SetHTTP2(true)
+	g.prior.Protocols.SetUnencryptedHTTP2(true)
 	g.buffers = &buffers{}
 	g.read, g.cookies = fieldsRead(c.Engine.Policy())
 	for _, name := range hopFields {
@@ -182,8 +176,32 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.handler.ServeHTTP(w, r)
 }
 
+// newTransport makes a transport to upstreams. Which protocols it speaks is left open.
+func (g *Gateway) newTransport() *http.Transport {
+	return &http.Transport{
+		Protocols:           new(http.Protocols),
+		DialContext:         (&net.Dialer{Timeout: g.timeouts.Dial}).DialContext,
+		TLSHandshakeTimeout: g.timeouts.Dial,
+		// There is one host, or few, so the whole pool is its.
+		MaxIdleConns:        maxIdle,
+		MaxIdleConnsPerHost: maxIdle,
+		IdleConnTimeout:     time.Minute,
+		// The upstream's word is passed on as it is.
+		DisableCompression: true,
+		// A client that asks before it sends is answered by the upstream.
+		ExpectContinueTimeout:  time.Second,
+		ResponseHeaderTimeout:  g.timeouts.Response,
+		MaxResponseHeaderBytes: maxResponseHeader,
+		WriteBufferSize:        connBuffer,
+		ReadBufferSize:         connBuffer,
+	}
+}
+
 // Close drops the idle connections to the upstream.
-func (g *Gateway) Close() { g.transport.CloseIdleConnections() }
+func (g *Gateway) Close() {
+	g.transport.CloseIdleConnections()
+	g.prior.CloseIdleConnections()
+}
 
 // buffers is the pool of those by which bodies are copied.
 type buffers struct{ pool sync.Pool }

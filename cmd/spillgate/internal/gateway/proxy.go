@@ -244,10 +244,20 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, err error) {
 	if client != nil {
 		w.Header().Set("Connection", "close") // what follows is no request
 	} else {
-		g.journal.Fault("upstream fault", errors.New(clipped(err.Error())),
+		g.journal.Fault("upstream fault", errors.New(clipped(err.Error())+advice(err)),
 			slog.Int("status", status), slog.String("method", r.Method), slog.String("host", clipped(r.Host)))
 	}
 	problem(w, r, status, title)
+}
+
+// advice says what to do about a fault that a word in the policy file mends.
+func advice(err error) string {
+	// An HTTP/2 server begins with a frame of settings (RFC 9113, 3.4): its length
+	// in three bytes, the first of which is 0, and its type.
+	if strings.Contains(err.Error(), `malformed HTTP response "\x00\x00`) {
+		return "; the upstream speaks HTTP/2, as servers of gRPC do: write h2c:// in place of http://"
+	}
+	return ""
 }
 
 // problem answers with an error of the gateway's own (RFC 9457), calls of gRPC

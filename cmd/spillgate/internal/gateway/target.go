@@ -14,15 +14,18 @@ import (
 
 // A target is an upstream and the way to it.
 type target struct {
-	proxy     *httputil.ReverseProxy
-	based     bool // its own path is more than "/"
-	encrypted bool // so that HTTP/2 may be spoken
+	proxy *httputil.ReverseProxy
+	based bool // its own path is more than "/"
+	http2 bool // may be spoken
 }
+
+// h2c is the scheme of an upstream that is spoken to in HTTP/2 without TLS.
+const h2c = "h2c"
 
 // proper reports what is wrong with the URL of an upstream.
 func proper(u *url.URL) error {
 	switch {
-	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != h2c || u.Hostname() == "":
 		return fmt.Errorf("gateway: upstream %q: want a URL such as http://127.0.0.1:9000", u.Redacted())
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil:
 		return fmt.Errorf("gateway: upstream %q: a query, fragment or user can't be passed on; leave it out", u.Redacted())
@@ -34,9 +37,19 @@ func proper(u *url.URL) error {
 
 // target makes the way to an upstream.
 func (g *Gateway) target(u *url.URL) target {
-	return target{based: strings.Trim(u.Path, "/") != "", encrypted: u.Scheme == "https", proxy: &httputil.ReverseProxy{
-		Rewrite:        func(p *httputil.ProxyRequest) { g.rewrite(p, u) },
-		Transport:      g.transport,
+	to, transport, prior := *u, g.transport, u.Scheme == h2c
+	if prior {
+		to.Scheme, transport = "http", g.prior
+	}
+	return target{based: strings.Trim(u.Path, "/") != "", http2: u.Scheme != "http", proxy: &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			g.rewrite(p, &to)
+			if prior { // nobody changes the protocol there; the request goes on without that (RFC 9110, 7.8)
+				delete(p.Out.Header, "Connection")
+				delete(p.Out.Header, "Upgrade")
+			}
+		},
+		Transport:      transport,
 		FlushInterval:  flushAfter,
 		BufferPool:     g.buffers,
 		ModifyResponse: check,

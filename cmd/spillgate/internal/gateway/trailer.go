@@ -73,7 +73,7 @@ func (g *Gateway) prune(trailer http.Header) {
 // were announced are pruned by check. An answer of known length over HTTP/1.1,
 // as most are, has none.
 func (t *target) pruneAnswer(h http.Header) {
-	if _, whole := h["Content-Length"]; whole && !t.encrypted {
+	if _, whole := h["Content-Length"]; whole && !t.http2 {
 		return
 	}
 	for name := range h {
