@@ -18,7 +18,8 @@ const (
 // LeaseOptions shape a [Leased] store.
 type LeaseOptions struct {
 	// Nodes is how many processes lease from the inner store, at least 1. The
-	// bounds hold for as many; see also [Leased.SetNodes].
+	// bounds hold for as many. Where that is not known yet, call [Leased.SetNodes]
+	// with 0 before the first request.
 	Nodes int
 	// Share is the part of a limit, of a bucket's burst or a window's rate, that
 	// all nodes together may hold in leases: above 0, at most 1; 0 means
@@ -135,7 +136,8 @@ func (l *Leased) Inner() Store { return l.inner }
 // it is not known how many do: then nothing is leased. What is held beyond the new
 // block shrinks as it is used, and goes back within Hold. The bounds hold as long as
 // no process has a lower number than there are processes that hold anything: tell all
-// that one is to come, and let it begin when they have had Hold for it.
+// that one is to come, and let it begin when they have had Hold for it. Where processes
+// count each other, as in package redisstore, n is 0 until Nodes.Mutual is true there.
 func (l *Leased) SetNodes(n int) { l.nodes.Store(int64(max(0, n))) }
 
 // A LeaseBound says what leasing one limit costs at the most.

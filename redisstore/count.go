@@ -19,7 +19,8 @@ type Nodes struct {
 	Count int
 	// Mutual says that all the others had the time to count this one, and that the count
 	// is not old: what all hold together of what is divided by Count is no more than the
-	// whole. It is false for the first 15 s, and while counts have failed for 10 s.
+	// whole. It is false for the first 15 s, and while counts have failed for 10 s. Leases
+	// rest as long as it is: give [spillgate.Leased.SetNodes] Count if it is true, else 0.
 	Mutual bool
 	// Fault says why the last count failed, [NoFault] if it did not. [Denied] and
 	// [WrongType] last until somebody does something about it.

@@ -7,6 +7,9 @@
 //	eng := policy.NewEngine(pol, store, policy.Seeded(seed))
 //	store.CountNodes(func(n redisstore.Nodes) { eng.SetNodes(n.Count) })
 //
+// With leases ([spillgate.Leased]) most requests need no call; the example of
+// [Store.CountNodes] shows how they go by the count, and rest until it is safe.
+//
 // All charges of a request are one round trip where their keys are in one slot and
 // were written under the same limits, decided by one script on the server's clock.
 // Requests that come while calls are under way are gathered into the next one; a lone
