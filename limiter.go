@@ -34,7 +34,7 @@ type limiterOptions struct {
 	seed  Seed
 }
 
-// MaxKeys sets how many keys are told apart, 1 to 2^31; without it
+// MaxKeys sets how many keys are told apart, 1 to 2^31; without it, or with 0,
 // [DefaultMaxKeys]. See [SpaceOptions].
 func MaxKeys(n int) Option { return func(o *limiterOptions) { o.space.MaxKeys = n } }
 

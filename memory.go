@@ -26,7 +26,8 @@ import (
 // Its clock is the monotonic one, counted from the Unix epoch, so that setting
 // the machine's time changes no rate; calendar windows follow the wall clock.
 //
-// It is safe for concurrent use.
+// Make one with [NewMemory]: a zero Memory has neither clock nor seed, and
+// answers with an error that wraps [ErrCharge]. It is safe for concurrent use.
 type Memory struct {
 	base  time.Time
 	epoch Instant // of base
@@ -145,7 +146,15 @@ func (m *Memory) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 func (m *Memory) open() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed.Load() {
+	return m.usable()
+}
+
+// usable says why m takes nothing. The caller holds m.mu.
+func (m *Memory) usable() error {
+	switch {
+	case m.tables == nil:
+		return fmt.Errorf("spillgate: %w: a zero Memory keeps nothing; make one with NewMemory", ErrCharge)
+	case m.closed.Load():
 		return ErrClosed
 	}
 	return nil
@@ -254,8 +263,8 @@ func (m *Memory) bind(sp *Space) (*binding, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed.Load() {
-		return nil, ErrClosed
+	if err := m.usable(); err != nil {
+		return nil, err
 	}
 	b := m.tables[sp]
 	if b == nil {

@@ -2,8 +2,11 @@ package spillgate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -383,4 +386,49 @@ func ExampleMemory() {
 	// Output:
 	// true 1
 	// false 1
+}
+
+// A zero Memory is a slip that nothing but an error tells of: it would have no
+// clock, and a seed that everybody knows.
+func TestZeroMemory(t *testing.T) {
+	ctx := t.Context()
+	meter, err := spillgate.Must("10/s").Limit().Meter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sp, err := spillgate.NewSpace("a", spillgate.SpaceOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := spillgate.Charge{Space: sp, Meter: meter, Ask: spillgate.Ask{N: 1}}
+	for name, do := range map[string]func(m *spillgate.Memory) error{
+		"nothing": func(m *spillgate.Memory) error { return m.Take(ctx, time.Time{}, nil, nil) },
+		"one": func(m *spillgate.Memory) error {
+			return m.Take(ctx, time.Time{}, []spillgate.Charge{c}, make([]spillgate.Decision, 1))
+		},
+		"two": func(m *spillgate.Memory) error {
+			return m.Take(ctx, time.Time{}, []spillgate.Charge{c, c}, make([]spillgate.Decision, 2))
+		},
+		"settle": func(m *spillgate.Memory) error {
+			return m.Settle(ctx, time.Time{}, []spillgate.Correction{{Space: sp, Meter: meter}})
+		},
+		"snapshot": func(m *spillgate.Memory) error { return m.Snapshot(io.Discard) },
+		"restore":  func(m *spillgate.Memory) error { return m.Restore(strings.NewReader("")) },
+	} {
+		var m spillgate.Memory
+		if err := do(&m); !errors.Is(err, spillgate.ErrCharge) || !strings.Contains(err.Error(), "NewMemory") {
+			t.Errorf("%s: %v, want an error that names NewMemory", name, err)
+		}
+	}
+	var m spillgate.Memory
+	m.Drop(sp)
+	if s := m.Stats(sp); s.Live != 0 {
+		t.Error(s)
+	}
+	if err := m.Resume(sp, meter); err != nil {
+		t.Error(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
 }

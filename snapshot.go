@@ -30,9 +30,9 @@ var ErrInUse = errors.New("in use already: restore before the first charge, and 
 // its states are as new.
 func (m *Memory) Snapshot(w io.Writer) error {
 	m.mu.Lock()
-	if m.closed.Load() {
+	if err := m.usable(); err != nil {
 		m.mu.Unlock()
-		return ErrClosed
+		return err
 	}
 	bindings := make([]*binding, 0, len(m.tables))
 	for _, b := range m.tables {
@@ -82,9 +82,10 @@ func (m *Memory) Restore(r io.Reader) error {
 func (m *Memory) restore(r io.Reader, now time.Time, ok func(map[string]*image) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.usable(); err != nil {
+		return err
+	}
 	switch {
-	case m.closed.Load():
-		return ErrClosed
 	case m.seen || m.restored != nil || len(m.tables) > 0:
 		return fmt.Errorf("spillgate: %w", ErrInUse)
 	}

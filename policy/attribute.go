@@ -147,7 +147,10 @@ type Addressed interface {
 }
 
 // Attrs is a set of attributes by name, as written in a policy: the
-// application's own words about a request.
+// application's own words about a request. The names are those that
+// [ParseAttribute] takes, header names in lower case. A rule asks for those that
+// it speaks of, so of a misspelt one ("clientip") nobody hears: to such a rule
+// the request lacks the attribute.
 type Attrs map[string]string
 
 // AppendAttr implements [Attributes].

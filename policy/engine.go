@@ -176,7 +176,9 @@ type Option struct {
 
 // Cost charges n units to the rules that count in unit, in place of their own
 // cost. A negative cost makes the verdict an error that wraps
-// [spillgate.ErrCost].
+// [spillgate.ErrCost]. A unit that no rule counts is no error, since a program
+// says what its requests cost under whatever policy: a misspelt one leaves rules
+// at their own cost. [Verdict.Spent] tells.
 func Cost(unit string, n int64) Option { return Option{unit: unit, cost: n} }
 
 // At decides at t instead of now, as replay does. Times come from one clock

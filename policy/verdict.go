@@ -55,7 +55,7 @@ const inline = 3
 
 // A Verdict is what the policy says of one request. It is a value; after the
 // work is done it is settled through its methods, which are not for
-// concurrent use, and which do nothing on a nil Verdict.
+// concurrent use, and which do nothing on a nil or zero Verdict.
 type Verdict struct {
 	// Allowed reports whether the request may pass.
 	Allowed bool
@@ -128,9 +128,17 @@ func (v *Verdict) Len() int {
 	return int(v.n)
 }
 
-// Outcome returns what the i-th rule that applied says, in the policy's order.
+// nothing is what no rule says: it has no name, and refuses nobody.
+var nothing = Outcome{Rule: new(Rule), Decision: spillgate.Decision{Allowed: true}, from: fromNowhere}
+
+// Outcome returns what the i-th rule that applied says, from 0 to below
+// [Verdict.Len], in the policy's order. Beyond these it is an outcome that
+// refuses nobody, of a rule without a name.
 func (v *Verdict) Outcome(i int) *Outcome {
-	if i < inline {
+	switch {
+	case uint(i) >= uint(v.Len()):
+		return &nothing
+	case i < inline:
 		return &v.first[i]
 	}
 	return &v.more[i-inline]
@@ -245,7 +253,7 @@ func (v *Verdict) store(from origin) spillgate.Store {
 // [ErrRule] if no rule of the policy counts that unit, [spillgate.ErrCost] if
 // actual is negative, or the store's.
 func (v *Verdict) Spent(unit string, actual int64) error {
-	if v == nil {
+	if v == nil || v.engine == nil {
 		return nil
 	}
 	if actual < 0 {
@@ -261,7 +269,7 @@ func (v *Verdict) Spent(unit string, actual int64) error {
 // or by all rules if none is named. It is an error that wraps [ErrRule] if the
 // policy has no rule of a name, or the store's.
 func (v *Verdict) GiveBack(rules ...string) error {
-	if v == nil {
+	if v == nil || v.engine == nil {
 		return nil
 	}
 	for _, name := range rules {
