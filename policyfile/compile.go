@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ func (d *decoder) file(root *yaml.Node, f *File) {
 		if f.ForGateway {
 			d.report(beyond...)
 		}
+		d.upstreamCAs(root, &doc)
 		f.beyond = sorted(beyond)
 		f.Tests = doc.tests
 		d.settleTests(&doc, f)
@@ -40,6 +42,19 @@ func (d *decoder) file(root *yaml.Node, f *File) {
 	case !m.strange: // else a key that is not known may be meant so
 		d.fail(root, `list at least one rule under "rules:"`, "no rules: the file would limit nothing")
 	}
+}
+
+// upstreamCAs reports that it is said who signs the certificates of upstreams where
+// none has any. One that is not named may have.
+func (d *decoder) upstreamCAs(root *yaml.Node, doc *document) {
+	s := doc.server
+	encrypted := func(u string) bool { return u == "" || strings.HasPrefix(u, "https:") }
+	if s.UpstreamCAFile == "" || encrypted(s.Upstream) ||
+		slices.ContainsFunc(doc.rules, func(r policy.Rule) bool { return r.Backup != nil && encrypted(r.Backup.Upstream) }) ||
+		slices.ContainsFunc(doc.places, func(m mapping) bool { return m.bad["backup"] }) {
+		return
+	}
+	d.fail(under(under(root, "server"), "upstream_ca_file"), "write https:// in the upstream for TLS, or remove it", "upstream_ca_file: no upstream is spoken to over TLS, so no certificate has an effect")
 }
 
 // compile compiles the rules, and finds the places of what is wrong with them.

@@ -46,7 +46,8 @@ func (f *File) BeyondGateway() error {
 }
 
 // A Server is how the gateway serves. A program that only wants the policy has
-// no use for it.
+// no use for it. Names of files that count from the policy file's folder have that
+// folder in front.
 type Server struct {
 	// Listen is a host (may be empty) and port; [DefaultListen] if the file
 	// names none.
@@ -54,6 +55,9 @@ type Server struct {
 	// Upstream is where requests go, an http or https URL, or an h2c one for HTTP/2
 	// without TLS; "" if the file names none.
 	Upstream string
+	// UpstreamCAFile holds the certificates of those who sign the certificates of
+	// upstreams, in PEM; "" for those that the system trusts.
+	UpstreamCAFile string
 	// Client finds the client's address. It is nil if the file names no
 	// proxies: nobody is trusted, and the client is the peer.
 	Client *clientip.Resolver
@@ -133,8 +137,8 @@ func LoadFile(path string) (*File, error) {
 	return ParseFS(os.DirFS(filepath.Dir(path)), path, data)
 }
 
-// Parse reads the text of a file; name stands for it in errors. It reads no
-// other files: where the text names one, that is an error. The error is of
+// Parse reads the text of a file; name stands for it in errors, and its folder is
+// the one that names of files in the server part count from. It reads no other files: where the text names one, that is an error. The error is of
 // type [Errors].
 func Parse(name string, data []byte) (*File, error) { return ParseFS(nil, name, data) }
 
@@ -155,5 +159,6 @@ func ParseFS(files fs.FS, name string, data []byte) (*File, error) {
 	if len(d.errs) > 0 {
 		return nil, sorted(d.errs)
 	}
+	f.Server.from(filepath.Dir(name))
 	return f, nil
 }

@@ -100,6 +100,8 @@ var serverForm = form[Server]{
 			func(s *Server, v string) { s.Listen = v }),
 		in("upstream", "Where the gateway sends what may pass: http://, https://, or h2c:// for HTTP/2 without TLS, as servers of gRPC speak it.", upstream,
 			func(s *Server, v string) { s.Upstream = v }),
+		in("upstream_ca_file", "The file with the certificates of those who sign the certificates of https upstreams, in PEM. Left out, those that the system trusts.", filePath,
+			func(s *Server, v string) { s.UpstreamCAFile = v }),
 		{
 			key: "client_ip", about: "Whose word about a client's address is believed. Left out, the client is the peer.",
 			schema: schema{"$ref": "#/$defs/client_ip"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -52,8 +53,9 @@ read at the start and saved every minute and at a stop. A crash loses at most
 the last minute. A file that is torn or another program's stops the start; with
 --start-empty it is passed over, and replaced.
 
-Exit codes: 0 stopped; 1 the policy file has errors; 2 the command line is wrong
-or the file can't be read; 3 serving could not start or broke off.`,
+Exit codes: 0 stopped; 1 the policy file has errors; 2 the command line is wrong,
+or the policy file, or a file that its server part names, can't be read; 3 serving
+could not start or broke off.`,
 		Example: `  spillgate serve limits.yaml --upstream http://127.0.0.1:9000
   spillgate serve limits.yaml --listen :80 --log json
   spillgate serve examples/quickstart.yaml --demo`,
@@ -129,6 +131,12 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
+	var cas *x509.CertPool // nil is those whom the system trusts
+	if server.UpstreamCAFile != "" {
+		if cas, err = authorities("upstream_ca_file", server.UpstreamCAFile); err != nil {
+			return &exitError{exitUsage, err}
+		}
+	}
 	encrypted, unwatch, err := certificates(ctx, server.TLS, logger)
 	if err != nil {
 		return &exitError{exitUsage, err}
@@ -144,7 +152,7 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 		}
 		shared, opts, stop, err := openStore(ctx, &server.Store, logger)
 		if err != nil {
-			return &exitError{exitRunning, err}
+			return err
 		}
 		defer stop()
 		store, engine = shared, append(engine, opts...)
@@ -152,20 +160,20 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 	state := &stateFile{server.State, memory, logger}
 	if server.State != "" {
 		if err := state.load(f.startEmpty); err != nil {
-			return &exitError{exitRunning, err}
+			return err
 		}
 	}
 	eng := policy.NewEngine(file.Policy, store, engine...)
 	countNodes(store, &server.Store, eng, logger)
 	g, err := gateway.New(gateway.Config{
 		Engine:   eng,
-		Upstream: upstream,
-		Client:   server.Client,
-		TLS:      encrypted,
-		H2C:      server.H2C,
-		Headers:  headers[server.Headers],
-		Answers:  answers(&server),
-		Logger:   logger,
+		Upstream: upstream, UpstreamCAs: cas,
+		Client:  server.Client,
+		TLS:     encrypted,
+		H2C:     server.H2C,
+		Headers: headers[server.Headers],
+		Answers: answers(&server),
+		Logger:  logger,
 	})
 	if err != nil {
 		return &exitError{exitUsage, err}

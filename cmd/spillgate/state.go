@@ -22,7 +22,8 @@ type stateFile struct {
 	logger *slog.Logger
 }
 
-// load restores the file, if there is one and it isn't to be passed over.
+// load restores the file, if there is one and it isn't to be passed over. The error
+// has an exit code.
 func (s *stateFile) load(startEmpty bool) error {
 	if startEmpty {
 		s.logger.Warn("starting empty, as told: what the state file says is passed over", "state", s.path)
@@ -32,9 +33,9 @@ func (s *stateFile) load(startEmpty bool) error {
 	case errors.Is(err, fs.ErrNotExist):
 		s.logger.Info("no state file yet: this is a first start", "state", s.path)
 	case errors.Is(err, spillgate.ErrSnapshot):
-		return fmt.Errorf("state: %w; or start with --start-empty, and every limit begins anew", err)
+		return &exitError{exitRunning, fmt.Errorf("state: %w; or start with --start-empty, and every limit begins anew", err)}
 	case err != nil:
-		return fmt.Errorf("state: %w", err)
+		return &exitError{exitUsage, fmt.Errorf("state: %w", err)}
 	default:
 		s.logger.Info("the state was restored", "state", s.path)
 	}

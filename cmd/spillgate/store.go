@@ -30,12 +30,16 @@ const (
 )
 
 // openStore opens the store that several gateways share: what it decides by,
-// what the engine has to know of it, and what closes it.
+// what the engine has to know of it, and what closes it. The error has an exit code.
 func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (spillgate.Store, []policy.EngineOption, func(), error) {
 	redis.SetLogger(&redisLog{logger: logger})
+	own, err := ownSeed(c.SeedFile)
+	if err != nil {
+		return nil, nil, nil, &exitError{exitUsage, err}
+	}
 	client, err := redisClient(c)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, &exitError{exitUsage, err}
 	}
 	var shared *redisstore.Store // made before anything is told of it
 	told := outages{logger: logger, again: func() { logStore(logger, shared) }}
@@ -51,13 +55,13 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 		opts = append(opts, redisstore.Budget(c.Timeout))
 	}
 	if shared, err = redisstore.New(client, opts...); err != nil {
-		return nil, nil, nil, errors.Join(err, client.Close())
+		return nil, nil, nil, &exitError{exitRunning, errors.Join(err, client.Close())}
 	}
 	stop := func() { _, _ = shared.Close(), client.Close() } // neither fails
-	seed, err := sharedSeed(ctx, c, shared)
+	seed, err := sharedSeed(ctx, own, shared)
 	if err != nil {
 		stop()
-		return nil, nil, nil, err
+		return nil, nil, nil, &exitError{exitRunning, err}
 	}
 	engine := []policy.EngineOption{policy.Seeded(seed), policy.Nodes(c.Nodes)}
 	if !c.Leased {
@@ -71,7 +75,7 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 	leased, err := spillgate.NewLeased(shared, leaseOptions(c))
 	if err != nil {
 		stop()
-		return nil, nil, nil, err
+		return nil, nil, nil, &exitError{exitRunning, err}
 	}
 	quiet := tellingTrouble(func() trouble {
 		st := leased.Stats()
@@ -93,38 +97,48 @@ func openStore(ctx context.Context, c *policyfile.Store, logger *slog.Logger) (s
 	}, nil
 }
 
-// sharedSeed returns the secret that all gateways have in common.
-func sharedSeed(ctx context.Context, c *policyfile.Store, shared *redisstore.Store) (spillgate.Seed, error) {
-	if c.SeedFile == "" {
-		ctx, cancel := context.WithTimeout(ctx, seedWait)
-		defer cancel()
-		var why error
-		for {
-			seed, err := shared.Seed(ctx)
-			if err == nil {
-				return seed, nil
-			}
-			if why == nil || ctx.Err() == nil { // the end of the time says nothing of the store
-				why = err
-			}
-			if ctx.Err() != nil || !errors.Is(err, spillgate.ErrUnavailable) {
-				return seed, fmt.Errorf("%w; to start while the store is away, give all gateways one seed_file", why)
-			}
-			select {
-			case <-time.After(seedEvery):
-			case <-ctx.Done():
-			}
+// sharedSeed returns the secret that all gateways have in common: that of their own
+// seed_file, else the one that the store keeps.
+func sharedSeed(ctx context.Context, own *spillgate.Seed, shared *redisstore.Store) (spillgate.Seed, error) {
+	if own != nil {
+		return *own, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, seedWait)
+	defer cancel()
+	var why error
+	for {
+		seed, err := shared.Seed(ctx)
+		if err == nil {
+			return seed, nil
+		}
+		if why == nil || ctx.Err() == nil { // the end of the time says nothing of the store
+			why = err
+		}
+		if ctx.Err() != nil || !errors.Is(err, spillgate.ErrUnavailable) {
+			return seed, fmt.Errorf("%w; to start while the store is away, give all gateways one seed_file", why)
+		}
+		select {
+		case <-time.After(seedEvery):
+		case <-ctx.Done():
 		}
 	}
-	secret, err := os.ReadFile(c.SeedFile)
+}
+
+// ownSeed reads the seed_file, nil if there is none.
+func ownSeed(file string) (*spillgate.Seed, error) {
+	if file == "" {
+		return nil, nil
+	}
+	secret, err := os.ReadFile(file)
 	if err != nil {
-		return spillgate.Seed{}, fmt.Errorf("seed_file: %w", err)
+		return nil, fmt.Errorf("seed_file: %w", err)
 	}
 	if len(secret) < 16 {
-		return spillgate.Seed{}, fmt.Errorf("seed_file: %s has %d bytes: want 16 or more that nobody can guess, as of: head -c 32 /dev/urandom", c.SeedFile, len(secret))
+		return nil, fmt.Errorf("seed_file: %s has %d bytes: want 16 or more that nobody can guess, as of: head -c 32 /dev/urandom", file, len(secret))
 	}
 	sum := sha256.Sum256(secret)
-	return spillgate.SeedFrom([16]byte(sum[:16])), nil
+	seed := spillgate.SeedFrom([16]byte(sum[:16]))
+	return &seed, nil
 }
 
 // redisClient makes the client that the file asks for. Of servers by their URLs

@@ -236,6 +236,9 @@ func serverText(s *policyfile.Server) []string {
 		upstream = s.Upstream
 	}
 	lines := []string{fmt.Sprintf("serves %s in front of %s", s.Listen, upstream)}
+	if s.UpstreamCAFile != "" {
+		lines = append(lines, "upstreams: over TLS those whose certificates are signed by those in "+s.UpstreamCAFile)
+	}
 	if s.Client == nil {
 		lines = append(lines, "client: the peer itself")
 	} else {
@@ -320,8 +323,11 @@ type checkedTest struct {
 }
 
 type checkedServer struct {
-	Listen   string           `json:"listen"`
-	Upstream string           `json:"upstream,omitempty"`
+	Listen   string `json:"listen"`
+	Upstream string `json:"upstream,omitempty"`
+
+	UpstreamCAFile string `json:"upstream_ca_file,omitempty"`
+
 	ClientIP *checkedClientIP `json:"client_ip,omitempty"`
 	Headers  string           `json:"headers"`
 	State    string           `json:"state,omitempty"`
@@ -427,7 +433,7 @@ func conditions(m policy.Match) map[string][]string {
 }
 
 func serverJSON(s *policyfile.Server) *checkedServer {
-	out := &checkedServer{Listen: s.Listen, Upstream: s.Upstream, Headers: s.Headers.String(), State: s.State, checkedTold: toldJSON(s)}
+	out := &checkedServer{Listen: s.Listen, Upstream: s.Upstream, UpstreamCAFile: s.UpstreamCAFile, Headers: s.Headers.String(), State: s.State, checkedTold: toldJSON(s)}
 	out.Connections, out.TLS, out.H2C, out.Store = connectionsJSON(&s.Connections), tlsJSON(s.TLS), s.H2C, storeJSON(s)
 	if s.Client != nil {
 		out.ClientIP = &checkedClientIP{Trusted: s.ClientIP.Trusted, From: s.ClientIP.Header}

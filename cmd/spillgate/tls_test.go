@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,5 +185,30 @@ func TestServeH2C(t *testing.T) {
 	}
 	if text := fmt.Sprint(serverText(&f.Server)); !strings.Contains(text, "no TLS; HTTP/1.1, and HTTP/2 with those who begin with it (h2c)") || !serverJSON(&f.Server).H2C {
 		t.Errorf("check says %s", text)
+	}
+}
+
+// An upstream over TLS is believed if one of those has signed its certificate whom the
+// file names, from the policy file's folder.
+func TestServeKnowsWhoSignsForTheUpstream(t *testing.T) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	dir := t.TempDir()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	if err := os.WriteFile(filepath.Join(dir, "ca.pem"), ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for more, want := range map[string]int{", upstream_ca_file: ca.pem": 200, "": 502} {
+		policy := filepath.Join(dir, "limits.yaml")
+		text := fmt.Sprintf("server: {upstream: %q%s}\nrules: [{name: all, limit: 100/s, key: client.ip}]\n", srv.URL, more)
+		if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := start(t, policy)
+		if got := status(t, p.url); got != want {
+			t.Errorf("%q: %d, want %d", more, got, want)
+		}
 	}
 }
