@@ -66,8 +66,9 @@ func (t Told) exhausted() time.Duration {
 // Read reads what the header of an answer says of limits, at the time now:
 //
 //   - Retry-After (RFC 9110, 10.2.3) as seconds, also with a fraction, or as a
-//     date, also one that ends in "UTC", the longest of several; before it
-//     Retry-After-Ms, as OpenAI's and Azure's services send it.
+//     date, also one that ends in "UTC", the longest of several, which may stand in one
+//     line with commas between; before it Retry-After-Ms, as OpenAI's and Azure's
+//     services send it.
 //   - RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11), or
 //     RateLimit as in draft 07 (limit=100, remaining=0, reset=60), also beside it
 //     on a line of its own.
@@ -93,18 +94,39 @@ func Read(h http.Header, now time.Time) Told {
 }
 
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	if ms, ok := seconds(h.Get("Retry-After-Ms")); ok {
+	if ms := longest(h["Retry-After-Ms"], seconds); ms >= 0 {
 		if ms == spillgate.Never {
 			return ms
 		}
 		return (ms + 999) / 1000
 	}
-	wait := Untold
-	for _, text := range h["Retry-After"] { // two who refuse: the longer one is enough for both
+	return longest(h["Retry-After"], func(text string) (time.Duration, bool) {
 		if d, ok := seconds(text); ok {
-			wait = max(wait, d)
-		} else if at, err := httpDate(text); err == nil {
-			wait = max(wait, 0, at.Sub(now)) // saturates
+			return d, true
+		}
+		at, err := httpDate(text)
+		return max(0, at.Sub(now)), err == nil // saturates
+	})
+}
+
+// longest returns the longest wait in the lines of a field: where two refuse, it is
+// enough for both. A proxy may have made one line of several, with commas, and in a
+// date stands one, too.
+func longest(lines []string, read func(string) (time.Duration, bool)) time.Duration {
+	wait := Untold
+	for _, line := range lines {
+		if len(line) > maxField {
+			continue
+		}
+		day := "" // the item before, which a date may begin with
+		for item := range strings.SplitSeq(line, ",") {
+			d, ok := read(item)
+			if !ok {
+				d, ok = read(day + "," + item)
+			}
+			if day = item; ok {
+				wait = max(wait, d)
+			}
 		}
 	}
 	return wait

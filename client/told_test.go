@@ -24,34 +24,39 @@ func header(lines ...string) http.Header {
 
 func TestRetryAfter(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"120":                            2 * time.Minute,
-		" 7 ":                            7 * time.Second,
-		"0":                              0,
-		"1.5":                            1500 * time.Millisecond,
-		"0.0000000001":                   1,
-		"Sun, 01 Mar 2026 12:00:30 GMT":  30 * time.Second,
-		"Sun, 01 Mar 2026 12:00:30 UTC":  30 * time.Second, // of Go's time.RFC1123
-		"Sunday, 01-Mar-26 12:00:30 GMT": 30 * time.Second,
-		"Sun Mar  1 12:00:30 2026":       30 * time.Second,
-		"Sun, 01 Mar 2026 11:00:00 GMT":  0, // past
-		"Fri, 31 Dec 9999 23:59:59 GMT":  spillgate.Never,
-		"9223372035":                     9223372035 * time.Second,
-		"9223372037":                     spillgate.Never,
-		"1" + strings.Repeat("0", 30):    spillgate.Never,
-		"":                               client.Untold,
-		"-1":                             client.Untold,
-		"+1":                             client.Untold,
-		"NaN":                            client.Untold,
-		"Inf":                            client.Untold,
-		"1e30":                           client.Untold,
-		"0x10":                           client.Untold,
-		"1.":                             client.Untold,
-		".5":                             client.Untold,
-		"1,5":                            client.Untold,
-		"soon":                           client.Untold,
-		"Sun, 99 Mar 2026 12:00:30 GMT":  client.Untold,
-		"2026-03-01T12:00:30Z":           client.Untold,
-		strings.Repeat("9", 1<<20):       client.Untold,
+		"120":                                 2 * time.Minute,
+		" 7 ":                                 7 * time.Second,
+		"0":                                   0,
+		"1.5":                                 1500 * time.Millisecond,
+		"0.0000000001":                        1,
+		"Sun, 01 Mar 2026 12:00:30 GMT":       30 * time.Second,
+		"Sun, 01 Mar 2026 12:00:30 UTC":       30 * time.Second, // of Go's time.RFC1123
+		"Sunday, 01-Mar-26 12:00:30 GMT":      30 * time.Second,
+		"Sun Mar  1 12:00:30 2026":            30 * time.Second,
+		"Sun, 01 Mar 2026 11:00:00 GMT":       0, // past
+		"Fri, 31 Dec 9999 23:59:59 GMT":       spillgate.Never,
+		"9223372035":                          9223372035 * time.Second,
+		"9223372037":                          spillgate.Never,
+		"1" + strings.Repeat("0", 30):         spillgate.Never,
+		"":                                    client.Untold,
+		"-1":                                  client.Untold,
+		"+1":                                  client.Untold,
+		"NaN":                                 client.Untold,
+		"Inf":                                 client.Untold,
+		"1e30":                                client.Untold,
+		"0x10":                                client.Untold,
+		"1.":                                  client.Untold,
+		".5":                                  client.Untold,
+		"3,5":                                 5 * time.Second, // a proxy made one line of two
+		"30, 5":                               30 * time.Second,
+		"soon, 5":                             5 * time.Second,
+		"5, Sun, 01 Mar 2026 12:00:30 GMT, 7": 30 * time.Second,
+		"Sun, 01 Mar 2026 12:00:30 GMT,Sunday, 01-Mar-26 12:00:40 GMT,,9": 40 * time.Second,
+		", ,":                           client.Untold,
+		"soon":                          client.Untold,
+		"Sun, 99 Mar 2026 12:00:30 GMT": client.Untold,
+		"2026-03-01T12:00:30Z":          client.Untold,
+		strings.Repeat("9", 1<<20):      client.Untold,
 	} {
 		got := client.Read(header("Retry-After: "+text), now)
 		if got.RetryAfter != want || got.Wait() != want {
@@ -70,7 +75,7 @@ func TestDatesAreTheServers(t *testing.T) {
 }
 
 func TestMilliseconds(t *testing.T) {
-	for text, want := range map[string]time.Duration{"250": 250 * time.Millisecond, "0.5": 500 * time.Microsecond, "1" + strings.Repeat("0", 30): spillgate.Never, "x": 9 * time.Second} {
+	for text, want := range map[string]time.Duration{"250": 250 * time.Millisecond, "0.5": 500 * time.Microsecond, "1" + strings.Repeat("0", 30): spillgate.Never, "x": 9 * time.Second, "250, 400": 400 * time.Millisecond} {
 		if got := client.Read(header("Retry-After-Ms: "+text, "Retry-After: 9"), now).RetryAfter; got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
