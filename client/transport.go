@@ -27,6 +27,11 @@ type Transport struct {
 	// one that only knows its quota to be used up is sent. Requests for which
 	// Ahead returns "" are not held. At most 1,024 keys are remembered.
 	Ahead func(*http.Request) string
+	// MaxHold is the longest that one answer holds requests back by Ahead; 0 or
+	// less means an hour. If it said longer, one request is sent then to see, and its
+	// answer holds from there on: so a number that the server did not mean, such as a
+	// date in place of seconds, ends.
+	MaxHold time.Duration
 	// OnWait, if not nil, is told of every wait before it begins.
 	OnWait func(*http.Request, Wait)
 
@@ -56,8 +61,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.Ahead != nil {
 		key = t.Ahead(r)
 	}
+	probe := false
 	if key != "" {
-		if err := t.held(r, key); err != nil {
+		var err error
+		if probe, err = t.held(r, key); err != nil {
 			discard(r.Body)
 			return nil, err
 		}
@@ -69,6 +76,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
 	for tried, sent := 1, r; ; tried++ {
 		resp, err := base.RoundTrip(sent)
+		if probe {
+			t.probed(key, err == nil)
+			probe = false
+		}
 		if err != nil {
 			return resp, err
 		}
@@ -164,46 +175,87 @@ func discard(body io.Closer) {
 // maxHolds is how many keys are remembered. Beyond it, newcomers are not held.
 const maxHolds = 1024
 
+// defaultMaxHold is that of a [Transport].
+const defaultMaxHold = time.Hour
+
+func (t *Transport) maxHold() time.Duration {
+	if t.MaxHold <= 0 {
+		return defaultMaxHold
+	}
+	return t.MaxHold
+}
+
 // A hold says until when requests are kept back.
 type hold struct {
 	until time.Time
 	firm  bool // by a refusal
+	more  bool // longer was said: then one is sent to see
 }
 
-// held keeps r back as long as was said to those before it.
-func (t *Transport) held(r *http.Request, key string) error {
+// held keeps r back as long as was said to those before it. It reports whether r is
+// the one that is sent to see; the others wait on.
+func (t *Transport) held(r *http.Request, key string) (probe bool, err error) {
 	ctx := r.Context()
 	p := Patience{MaxWait: t.MaxWait, Spread: t.Spread}
 	if p.MaxWait == 0 {
 		p.MaxWait = defaultMaxWait
 	}
 	for {
-		t.mu.Lock()
-		h := t.holds[key]
-		t.mu.Unlock()
-		left := time.Until(h.until)
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		h, left, probe := t.hold(key)
 		if left <= 0 {
-			return ctx.Err()
+			return probe, nil
 		}
 		wait, ok := p.Next(ctx, 0, left)
 		switch {
 		case ok:
 		case ctx.Err() != nil || !h.firm:
-			return ctx.Err()
+			return false, ctx.Err()
 		default:
-			return fmt.Errorf("client: %w, for %s more", ErrHeld, left)
+			return false, fmt.Errorf("client: %w, for %s more", ErrHeld, left)
 		}
 		if t.OnWait != nil {
 			t.OnWait(r, Wait{For: wait})
 		}
 		if err := sleep(ctx, wait); err != nil {
-			return err
+			return false, err
 		}
 		// Meanwhile others may have been told to wait longer. All waits
 		// together keep the bound.
 		if p.MaxWait -= wait; p.MaxWait == 0 {
 			p.MaxWait = -1
 		}
+	}
+}
+
+// hold returns what holds requests back, and for how long. Who asks first when it is
+// time to see is to do so.
+func (t *Transport) hold(key string) (h hold, left time.Duration, probe bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h = t.holds[key]
+	left = time.Until(h.until)
+	if left > 0 || !h.more {
+		return h, left, false
+	}
+	t.holds[key] = hold{time.Now().Add(t.maxHold()), h.firm, true}
+	return h, 0, true
+}
+
+// probed ends what held requests back: the server answered one that was sent to see,
+// and its answer says what is to come. If there was none, the next one sees.
+func (t *Transport) probed(key string, answered bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, known := t.holds[key]
+	switch {
+	case answered:
+		delete(t.holds, key)
+	case known:
+		h.until = time.Now()
+		t.holds[key] = h
 	}
 }
 
@@ -230,8 +282,9 @@ func (t *Transport) remember(key string, told Told, refused bool) {
 		return
 	}
 	// Answers can overtake one another: the later instant holds.
-	if until := now.Add(wait); until.After(h.until) {
-		t.holds[key] = hold{until, refused}
+	most := t.maxHold()
+	if until := now.Add(min(wait, most)); until.After(h.until) {
+		t.holds[key] = hold{until, refused, wait > most}
 	}
 }
 

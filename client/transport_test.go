@@ -365,3 +365,69 @@ func TestAheadIsBounded(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// One absurd number does not silence a client for good: at the latest after MaxHold one
+// request is sent to see, while the others are held on, and its answer holds from there.
+func TestAheadSeesAgainWhetherAHoldStands(t *testing.T) {
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		told    string
+		most    time.Duration
+		answers []answer // to those that are sent to see
+		at      []time.Duration
+	}{
+		"an epoch":                {"1764547200", 0, []answer{{status: 200}}, []time.Duration{0, time.Hour, time.Hour}},
+		"more than there is time": {"1" + strings.Repeat("0", 30), 0, []answer{{status: 200}}, []time.Duration{0, time.Hour, time.Hour}},
+		"a far date":              {"Fri, 31 Dec 9999 23:59:59 GMT", 0, []answer{{status: 200}}, []time.Duration{0, time.Hour, time.Hour}},
+		"another bound":           {"7200", 10 * time.Minute, []answer{{status: 200}}, []time.Duration{0, 10 * time.Minute, 10 * time.Minute}},
+		"within the bound":        {"7200", 3 * time.Hour, []answer{{status: 200}}, []time.Duration{0, 2 * time.Hour, 2 * time.Hour}},
+		"it stands":               {"1764547200", 0, []answer{refusal(429, "Retry-After: 1764543600"), {status: 200}}, []time.Duration{0, time.Hour, 2 * time.Hour, 2 * time.Hour}},
+		"it became shorter":       {"1764547200", 0, []answer{refusal(429, "Retry-After: 120"), {status: 200}}, []time.Duration{0, time.Hour, time.Hour + 2*time.Minute, time.Hour + 2*time.Minute}},
+		"no answer":               {"1764547200", 0, []answer{{err: broken}, {status: 200}}, []time.Duration{0, time.Hour, time.Hour, time.Hour}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(append([]answer{refusal(429, "Retry-After: "+c.told)}, c.answers...)...)
+				tr := &client.Transport{Base: s, Patience: client.Patience{MaxWait: -1}, Ahead: byHost, MaxHold: c.most}
+				send(t, tr, get(t))
+				for passed := 0; passed < 2; {
+					resp, err := tr.RoundTrip(get(t))
+					if err == nil {
+						resp.Body.Close()
+						if resp.StatusCode == 200 {
+							passed++
+						}
+					} else if errors.Is(err, client.ErrHeld) {
+						if time.Sleep(time.Minute); time.Since(s.start) > 24*time.Hour {
+							t.Fatal("held for a day")
+						}
+					}
+				}
+				s.times(t, c.at...)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		// Of many who have waited for the same instant one is sent.
+		s := serve(refusal(429, "Retry-After: 1764547200"), refusal(429, "Retry-After: 7200"))
+		tr := &client.Transport{Base: s, Patience: client.Patience{MaxWait: 90 * time.Minute, Tries: 1, Spread: -1}, Ahead: byHost}
+		send(t, tr, get(t))
+		var wg sync.WaitGroup
+		var held atomic.Int32
+		for range 10 {
+			wg.Go(func() {
+				resp, err := tr.RoundTrip(get(t))
+				if errors.Is(err, client.ErrHeld) {
+					held.Add(1)
+				} else if err == nil {
+					resp.Body.Close()
+				}
+			})
+		}
+		wg.Wait()
+		if held.Load() != 9 {
+			t.Errorf("%d of 10 were held on, want 9", held.Load())
+		}
+		s.times(t, 0, time.Hour)
+	})
+}
