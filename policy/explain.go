@@ -51,8 +51,16 @@ type Explained struct {
 // applies is what Decide says, and what does not hold is asked of the very
 // conditions that Decide asks. A rule that spares some keys is taken to refuse
 // this one: which it spares, only the engine knows that has its counters.
+//
+// Fingerprints are others each time; see [Policy.ExplainKeyed].
 func (p *Policy) Explain(attrs Attributes, opts ...Option) *Explanation {
-	e := NewEngine(p.sparing(), spillgate.NewMemory(), Track(0))
+	return p.ExplainKeyed(nil, attrs, opts...)
+}
+
+// ExplainKeyed is [Policy.Explain] with the fingerprints that engines with that
+// [FingerprintKey] show.
+func (p *Policy) ExplainKeyed(key []byte, attrs Attributes, opts ...Option) *Explanation {
+	e := NewEngine(p.sparing(), spillgate.NewMemory(), Track(0), FingerprintKey(key))
 	x := &Explanation{Rules: make([]Explained, len(p.plain))}
 	opts, x.Reserved = e.reserved(attrs, opts)
 	e.DecideInto(context.Background(), &x.Verdict, attrs, opts...)

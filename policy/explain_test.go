@@ -293,3 +293,24 @@ func TestExplainTellsTheLane(t *testing.T) {
 		}
 	}
 }
+
+// With the key of an engine the fingerprints are the engine's.
+func TestExplainKeyed(t *testing.T) {
+	key := []byte("0123456789abcdef")
+	r := testRule(t, "r", "1/s", "header.authorization")
+	companion := testRule(t, "all", "9/s", "client.ip")
+	p, err := Compile([]Rule{r, companion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := NewEngine(p, spillgate.NewMemory(), FingerprintKey(key))
+	a := Attribute{Kind: Header, Name: "authorization"}
+	attrs := Attrs{"header.authorization": "Bearer x", "client.ip": "203.0.113.7"}
+	want := "header.authorization=" + e.Fingerprint(a, "Bearer x")
+	if got := p.ExplainKeyed(key, attrs).Rules[0].Key; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := p.Explain(attrs).Rules[0].Key; got == want {
+		t.Errorf("without the key: %q", got)
+	}
+}

@@ -1,15 +1,9 @@
 package main
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
-	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +19,7 @@ type explainFlags struct {
 	method, path, host, ip, peer, at string
 	headers, costs, attrs, claims    []string
 	user, tenant, device, route      string
+	client                           string // of a certificate
 	refusal, log                     string
 	asJSON                           bool
 }
@@ -37,12 +32,15 @@ func explainCommand() *cobra.Command {
 		Long: `Explain says of one request which rules apply and which do not, and why not; the
 key that each would charge; and what would be decided if nobody had used anything
 yet. Each rule is told with its line. Secret parts of keys are shown as
-fingerprints.
+fingerprints (hmac:…).
 
 The client's address is given with --ip. With --peer it is found as the gateway
 finds it: from the connection's peer and the headers, by the file's client_ip.
 What only a program knows (--user and its like) a policy of the gateway has no
 use for.
+
+Fingerprints are those of the gateway's log if the file names a
+fingerprint_key_file that can be read here, else of this run alone.
 
 With --refusal it says of a request that was refused by which rule, for which key,
 why and until when. The id is that of the answer's field Spillgate-Refusal and of
@@ -53,7 +51,7 @@ or the file can't be read.`,
 		Example: `  spillgate explain limits.yaml --method POST --path /login --ip 203.0.113.7
   spillgate explain limits.yaml --path '/search?q=x' --header 'X-User-ID: 42'
   spillgate explain limits.yaml --peer 10.0.0.1 --header 'X-Forwarded-For: 203.0.113.7'
-  spillgate explain limits.yaml --user ann --cost tokens=500 --json | jq .verdict
+  spillgate explain examples/llm/limits.yaml --user ann --cost tokens=500 --json | jq .verdict
   spillgate explain limits.yaml --refusal 0f3a91c2d8e4b576 --log /var/log/spillgate.log
   journalctl -u spillgate -o cat | spillgate explain limits.yaml --refusal 0f3a91c2d8e4b576`,
 		Args: onePolicy,
@@ -72,6 +70,7 @@ or the file can't be read.`,
 	cmd.Flags().StringArrayVarP(&f.headers, "header", "H", nil, "a header, 'Name: value'; may be repeated")
 	cmd.Flags().StringArrayVar(&f.costs, "cost", nil, "what the program says it costs, UNIT=N; may be repeated")
 	cmd.Flags().StringVar(&f.at, "at", "", "when it comes, such as 2026-03-29T03:00:00+02:00 (default: now)")
+	cmd.Flags().StringVar(&f.client, "tls-client", "", "whom the client's certificate is for (tls.client)")
 	cmd.Flags().StringVar(&f.user, "user", "", "the user, as the program says")
 	cmd.Flags().StringVar(&f.tenant, "tenant", "", "the tenant, as the program says")
 	cmd.Flags().StringVar(&f.device, "device", "", "the device, as the program says")
@@ -93,7 +92,7 @@ func explain(path string, f explainFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	programs, err := f.program()
+	programs, err := f.program(file.Policy)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
@@ -105,7 +104,9 @@ func explain(path string, f explainFlags, stdout, stderr io.Writer) error {
 		return &exitError{exitUsage, err}
 	}
 	attrs := httplimit.Attributes(file.Policy, request, programs...)
-	x := explained{request: request, raw: raw, attrs: attrs, file: file, Explanation: file.Policy.Explain(attrs, append(opts, policy.UseBackup())...)}
+	key, keyless := file.Server.FingerprintKey() // without it only the fingerprints are others
+	x := explained{request: request, raw: raw, attrs: attrs, file: file, keyed: len(key) > 0, keyless: keyless,
+		Explanation: file.Policy.ExplainKeyed(key, attrs, append(opts, policy.UseBackup())...)}
 	if f.asJSON {
 		err = printJSON(stdout, x.asJSON())
 	} else {
@@ -117,105 +118,6 @@ func explain(path string, f explainFlags, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// request makes the request that the flags describe, as a server reads it.
-func (f *explainFlags) request() (r *http.Request, raw string, err error) {
-	if f.ip != "" && f.peer != "" {
-		return nil, "", errors.New("--ip and --peer exclude each other: --ip is the client, --peer who connects, maybe a proxy")
-	}
-	for name, s := range map[string]string{"--ip": f.ip, "--peer": f.peer} {
-		if _, err := netip.ParseAddr(s); s != "" && err != nil {
-			return nil, "", fmt.Errorf("%s %q: want an address such as 203.0.113.7", name, s)
-		}
-	}
-	if !strings.HasPrefix(f.path, "/") {
-		return nil, "", fmt.Errorf("--path %q: a path begins with /, such as /login", f.path)
-	}
-	if f.method == "" || strings.ContainsFunc(f.method, notInWord) {
-		return nil, "", fmt.Errorf("--method %q: want a method such as GET", f.method)
-	}
-	if strings.ContainsFunc(f.host, notInWord) {
-		return nil, "", fmt.Errorf("--host %q: want a host such as shop.example", f.host)
-	}
-	u, err := url.ParseRequestURI("http://host" + f.path)
-	if err != nil || strings.ContainsFunc(f.path, notInWord) {
-		return nil, "", fmt.Errorf("--path %q: no path that a server would read; encode what is special, such as a blank as %%20", f.path)
-	}
-	u.Scheme, u.Host = "", ""
-	r = &http.Request{Method: f.method, URL: u, Host: f.host, Header: make(http.Header), RemoteAddr: cmp.Or(f.ip, f.peer)}
-	for _, h := range f.headers {
-		name, value, ok := strings.Cut(h, ":")
-		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t\r\n") {
-			return nil, "", fmt.Errorf("--header %q: want 'Name: value'", h)
-		}
-		switch value = strings.TrimSpace(value); http.CanonicalHeaderKey(name) {
-		case "Host":
-			r.Host = value
-			continue
-		case "Content-Length":
-			if r.ContentLength, err = strconv.ParseInt(value, 10, 64); err != nil || r.ContentLength < 0 {
-				return nil, "", fmt.Errorf("--header %q: want how many bytes the body has", h)
-			}
-		case "Transfer-Encoding": // a body whose length is not known before
-			r.ContentLength = -1
-			continue
-		}
-		r.Header.Add(name, value)
-	}
-	raw, _, _ = strings.Cut(f.path, "?")
-	return r, raw, nil
-}
-
-// notInWord reports whether c can't stand in a word of a request's first line.
-func notInWord(c rune) bool { return c <= ' ' || c == 0x7f }
-
-// program says what a program would.
-func (f *explainFlags) program() ([]httplimit.Option, error) {
-	say := func(s string) func(*http.Request) string { return func(*http.Request) string { return s } }
-	opts := []httplimit.Option{httplimit.User(say(f.user)), httplimit.Tenant(say(f.tenant)), httplimit.Device(say(f.device)), httplimit.Route(say(f.route))}
-	for _, a := range f.attrs {
-		name, value, ok := strings.Cut(a, "=")
-		if !ok || name == "" {
-			return nil, fmt.Errorf("--attr %q: want NAME=VALUE", a)
-		}
-		opts = append(opts, httplimit.Attr(name, say(value)))
-	}
-	claims := make(map[string]string)
-	for _, c := range f.claims {
-		name, value, ok := strings.Cut(c, "=")
-		if !ok || name == "" {
-			return nil, fmt.Errorf("--claim %q: want NAME=VALUE", c)
-		}
-		claims[name] = value
-	}
-	return append(opts, httplimit.Claim(func(_ *http.Request, name string) (string, bool) {
-		v, ok := claims[name]
-		return v, ok
-	})), nil
-}
-
-// options says when the request comes and what it costs.
-func (f *explainFlags) options(file *policyfile.File) (opts []policy.Option, err error) {
-	for _, c := range f.costs {
-		unit, number, ok := strings.Cut(c, "=")
-		n, err := strconv.ParseInt(number, 10, 64)
-		if !ok || err != nil || n < 0 {
-			return nil, fmt.Errorf("--cost %q: want a unit and a whole number, such as tokens=500", c)
-		}
-		if !slices.ContainsFunc(file.Policy.Rules(), func(r policy.Rule) bool { return cmp.Or(r.Unit, policy.Requests) == unit }) {
-			return nil, fmt.Errorf("--cost %q: no rule counts %q", c, unit)
-		}
-		opts = append(opts, policy.Cost(unit, n))
-	}
-	if f.at != "" {
-		at, err := time.Parse(time.RFC3339, f.at)
-		if err != nil {
-			return nil, fmt.Errorf("--at %q: want an instant such as 2026-03-29T03:00:00+02:00", f.at)
-		}
-		opts = append(opts, policy.At(at))
-	}
-	return opts, nil
-}
-
 // explained is a request and what is said of it.
 type explained struct {
 	*policy.Explanation
@@ -223,6 +125,8 @@ type explained struct {
 	raw     string // its path as it was given
 	attrs   policy.Attributes
 	file    *policyfile.File
+	keyed   bool  // fingerprints are those of all who have the file's key
+	keyless error // why they are not
 }
 
 // attr returns an attribute of the request, "" if it has none.
@@ -272,7 +176,21 @@ func (x *explained) text() string {
 		return []string{at.Why}
 	})
 	fmt.Fprintf(&b, "\n%s\n", x.conclusion())
+	if strings.Contains(b.String(), "hmac:") {
+		b.WriteString(x.fingerprints())
+	}
 	return b.String()
+}
+
+// fingerprints says who else shows a secret by the same fingerprint.
+func (x *explained) fingerprints() string {
+	switch {
+	case x.keyed:
+		return fmt.Sprintf("Fingerprints are keyed by %s, as those of the gateway.\n", x.file.Server.FingerprintKeyFile)
+	case x.keyless != nil:
+		return fmt.Sprintf("Fingerprints are of this run alone: %v.\n", x.keyless)
+	}
+	return "Fingerprints are of this run alone: the file names no fingerprint_key_file, by which they would be the gateway's.\n"
 }
 
 // section writes what is to be said of some rules, under a title.
@@ -412,6 +330,8 @@ type explainedJSON struct {
 	Rules   []explainedRule  `json:"rules"`
 	Usage   []reservedJSON   `json:"usage,omitempty"`
 	Verdict explainedVerdict `json:"verdict"`
+	// Keyed says that fingerprints are those of all who have the file's key.
+	Keyed bool `json:"fingerprints_keyed"`
 }
 
 type explainedRequest struct {
@@ -490,6 +410,7 @@ func (x *explained) asJSON() explainedJSON {
 		Rules:   []explainedRule{},
 		Usage:   reservedOf(x.Reserved),
 		Verdict: explainedVerdict{Allowed: x.Verdict.Allowed},
+		Keyed:   x.keyed,
 	}
 	for i := range x.Rules {
 		at := &x.Rules[i]
