@@ -41,21 +41,38 @@ func (a *attributes) address() netip.Addr {
 	if !ok || p.Addr == nil {
 		return netip.Addr{}
 	}
-	if a.resolver != nil {
-		remote := p.Addr.String()
-		if _, unix := p.Addr.(*net.UnixAddr); unix {
-			remote = ""
-		}
-		if a.resolver.Trusts(remote) {
-			md, _ := metadata.FromIncomingContext(a.ctx)
-			return a.resolver.Addr(remote, md)
-		}
+	if remote, ok := a.trusted(p.Addr); ok {
+		md, _ := metadata.FromIncomingContext(a.ctx)
+		return a.resolver.Addr(remote, md)
 	}
 	if tcp, ok := p.Addr.(*net.TCPAddr); ok {
 		return clientip.Normal(tcp.AddrPort().Addr())
 	}
 	addr, _ := clientip.Parse(p.Addr.String()) // the zero Addr if it is none
 	return addr
+}
+
+// trusted reports whether a peer is a trusted proxy, and returns its address as a
+// resolver reads it.
+func (a *attributes) trusted(addr net.Addr) (remote string, ok bool) {
+	if a.resolver == nil {
+		return "", false
+	}
+	if _, unix := addr.(*net.UnixAddr); !unix {
+		remote = addr.String()
+	}
+	return remote, a.resolver.Trusts(remote)
+}
+
+// proxied reports whether the peer is a trusted proxy, so that what it sets is
+// proven.
+func (a *attributes) proxied() bool {
+	p, ok := peer.FromContext(a.ctx)
+	if !ok || p.Addr == nil {
+		return false
+	}
+	_, ok = a.trusted(p.Addr)
+	return ok
 }
 
 // AppendAttr implements [policy.Attributes].
@@ -81,9 +98,12 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 		if name == "host" {
 			name = ":authority"
 		}
-		values := metadata.ValueFromIncomingContext(a.ctx, name)
-		a.several = a.several || len(values) > 1 && name != "cookie"
-		return policy.AppendLines(dst, name, values), len(values) > 0
+		return a.appendMetadata(dst, name)
+	case policy.Proxy:
+		if !a.proxied() {
+			return dst, false
+		}
+		return a.appendMetadata(dst, attr.Name)
 	case policy.TLSClient:
 		name := certified(a.ctx)
 		return append(dst, name...), name != ""
@@ -109,10 +129,18 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 	return dst, false
 }
 
+func (a *attributes) appendMetadata(dst []byte, name string) ([]byte, bool) {
+	values := metadata.ValueFromIncomingContext(a.ctx, name)
+	a.several = a.several || len(values) > 1 && name != "cookie"
+	return policy.AppendLines(dst, name, values), len(values) > 0
+}
+
 // AppendRepeats implements [policy.Repeating].
 func (a *attributes) AppendRepeats(dst []byte, attr policy.Attribute) []byte {
-	if !a.several || attr.Kind != policy.Header || attr.Name == "host" {
-		return dst
+	switch {
+	case !a.several: // nor has this
+	case attr.Kind == policy.Header && attr.Name != "host", attr.Kind == policy.Proxy && a.proxied():
+		return policy.AppendRepeats(dst, attr.Name, metadata.ValueFromIncomingContext(a.ctx, attr.Name))
 	}
-	return policy.AppendRepeats(dst, attr.Name, metadata.ValueFromIncomingContext(a.ctx, attr.Name))
+	return dst
 }

@@ -14,11 +14,13 @@
 //	client.ip     the peer's address; see [TrustedProxies]
 //	tls.client    whom its certificate is for, if the TLS credentials verified it
 //	header.NAME   the metadata of that name, several values joined by ", "
+//	proxy.NAME    the same, where the peer is one of the [TrustedProxies], which set it
 //	user, …       what the program says: [User], [Tenant], [Device], [Attr], [Claim]
 //
 //	content-length  how large the message is, before it is compressed
 //
-// Metadata is what the client claims, as header fields are in HTTP. There are
+// Metadata is what the client claims, as header fields are in HTTP, but for what a
+// trusted proxy sets (proxy.NAME), which has to overwrite what it is sent. There are
 // no cookies and queries. The message is the request of a call with one; of a
 // stream it is, with [Messages], each one that is received, while opening it
 // has none. One of a codec that knows no proto.Message has no content-length.

@@ -52,6 +52,11 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 		return dst, len(dst) > n
 	case policy.Header:
 		return a.appendHeader(dst, attr.Name)
+	case policy.Proxy:
+		if !a.proxied() {
+			return dst, false
+		}
+		return a.appendHeader(dst, attr.Name)
 	case policy.Cookie:
 		return appendCookie(dst, r.Header["Cookie"], attr.Name)
 	case policy.Query:
@@ -132,6 +137,10 @@ func (a *attributes) appendHeader(dst []byte, name string) ([]byte, bool) {
 	return append(dst, lines[0]...), true
 }
 
+// proxied reports whether the peer is a trusted proxy, so that what it sets is
+// proven.
+func (a *attributes) proxied() bool { return a.resolver.Trusts(a.request.RemoteAddr) }
+
 // lines returns the lines of a header, named as in a policy.
 func (a *attributes) lines(name string) []string {
 	key, ok := a.canonical[name]
@@ -145,7 +154,7 @@ func (a *attributes) lines(name string) []string {
 func (a *attributes) AppendRepeats(dst []byte, attr policy.Attribute) []byte {
 	switch {
 	case !a.several: // nor has this
-	case attr.Kind == policy.Header && attr.Name != "host":
+	case attr.Kind == policy.Header && attr.Name != "host", attr.Kind == policy.Proxy && a.proxied():
 		return policy.AppendRepeats(dst, attr.Name, a.lines(attr.Name))
 	case attr.Kind == policy.Query && a.request.URL != nil:
 		return appendQueries(dst, a.request.URL.RawQuery, attr.Name)
@@ -278,7 +287,7 @@ func canonical(rules []policy.Rule) map[string]string {
 	names := map[string]string{}
 	for i := range rules {
 		for _, a := range rules[i].Attributes() {
-			if a.Kind == policy.Header {
+			if a.Kind == policy.Header || a.Kind == policy.Proxy {
 				names[a.Name] = http.CanonicalHeaderKey(a.Name)
 			}
 		}

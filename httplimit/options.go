@@ -106,8 +106,10 @@ func IPv6Prefix(bits int) Option {
 	return func(o *options) { o.prefix = max(32, min(bits, 128)) }
 }
 
-// TrustedProxies finds the client's address with r. Without it, or with nil,
-// the client is the peer and no header is believed.
+// TrustedProxies finds the client's address with r, and says by it which peers'
+// headers are the attributes proxy.NAME of [Policy]: those proxies must set these
+// themselves, and never pass on the client's. Without it, or with nil, the client is
+// the peer and no header is believed.
 func TrustedProxies(r *clientip.Resolver) Option {
 	return func(o *options) { o.resolver = r }
 }

@@ -45,17 +45,23 @@ const (
 	// TLSClient names whom the certificate is for that the client proved to
 	// have, if the server verified it: its [CertificateName].
 	TLSClient
+	// Proxy is a request header, named in lower case, that a trusted proxy set.
+	// Of all other peers no request has it.
+	Proxy
 
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"client.ip", "method", "path", "host", "route", "user", "tenant", "device",
-	"header.", "cookie.", "query.", "claim.", "attr.", "content-length", "tls.client",
+	"header.", "cookie.", "query.", "claim.", "attr.", "content-length", "tls.client", "proxy.",
 }
 
 // named reports whether attributes of kind k carry a name of their own.
-func (k Kind) named() bool { return k >= Header && k <= Own }
+func (k Kind) named() bool { return k >= Header && k <= Own || k == Proxy }
+
+// field reports whether values of kind k stand in a field of the header.
+func (k Kind) field() bool { return k == Header || k == Proxy }
 
 // read reports whether a value of kind k may have several readings.
 func (k Kind) read() bool { return k == Path || k == Method }
@@ -71,7 +77,7 @@ func (k Kind) Claimed() bool { return k == Header || k == Cookie || k == Query }
 // "host", "header.x-user-id".
 type Attribute struct {
 	Kind Kind
-	Name string // for header, cookie, query, claim and attr
+	Name string // for header, cookie, query, claim, attr and proxy
 }
 
 // String returns the attribute as it is written in a policy.
@@ -99,15 +105,18 @@ func ParseAttribute(s string) (Attribute, error) {
 		if name == "" || strings.ContainsAny(name, " \t\r\n") {
 			return Attribute{}, fmt.Errorf("policy: attribute %q: want a name after the dot, such as %sx-user-id", s, kindNames[k])
 		}
-		if k == Header {
+		if k.field() {
 			name = strings.ToLower(name)
 			if name == "transfer-encoding" || name == "trailer" {
 				return Attribute{}, fmt.Errorf("policy: attribute %q: net/http takes this field away, so no request has it; use content-length, which a body without a length lacks", s)
 			}
+			if instead := passedOn(name); k == Proxy && instead != "" {
+				return Attribute{}, fmt.Errorf("policy: attribute %q: clients send this field themselves, and proxies pass it on, so it is not the proxy's word; use %s", s, instead)
+			}
 		}
 		return Attribute{Kind: k, Name: name}, nil
 	}
-	return Attribute{}, fmt.Errorf("policy: unknown attribute %q%s; known are client.ip, method, path, host, route, user, tenant, device, header.NAME, cookie.NAME, query.NAME, claim.NAME, attr.NAME, content-length, tls.client",
+	return Attribute{}, fmt.Errorf("policy: unknown attribute %q%s; known are client.ip, method, path, host, route, user, tenant, device, header.NAME, cookie.NAME, query.NAME, claim.NAME, attr.NAME, content-length, tls.client, proxy.NAME",
 		s, meant(s))
 }
 
@@ -115,7 +124,7 @@ func ParseAttribute(s string) (Attribute, error) {
 func meant(s string) string {
 	low := strings.ToLower(s)
 	switch low {
-	case "header", "cookie", "query", "claim", "attr":
+	case "header", "cookie", "query", "claim", "attr", "proxy":
 		return fmt.Sprintf(` (did you mean "%s.NAME"?)`, low)
 	}
 	for _, k := range kindNames {

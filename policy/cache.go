@@ -99,7 +99,7 @@ func (c *cache) fetch(attrs Attributes, slot int) {
 	if c.anyCase && c.slots[slot-1].Kind == Path {
 		c.text = foldCase(c.text, at.from)
 	}
-	if c.slots[slot-1].Kind == Header {
+	if c.slots[slot-1].Kind.field() {
 		v := c.text[at.from:]
 		n := normalHeader(c.slots[slot-1], v)
 		c.text = c.text[:at.from+copy(v, n)]

@@ -8,7 +8,7 @@ import "strings"
 
 // credential reports whether a holds a scheme and what belongs to it.
 func (a Attribute) credential() bool {
-	return a.Kind == Header && (a.Name == "authorization" || a.Name == "proxy-authorization")
+	return a.Kind.field() && (a.Name == "authorization" || a.Name == "proxy-authorization")
 }
 
 // foldCredential puts a credential into its one form, in place: the scheme in
@@ -55,7 +55,7 @@ func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 // normalText is normalHeader for what a policy says of an attribute, and leaves
 // that of all others as it is.
 func normalText(a Attribute, v string) string {
-	if a.Kind != Header {
+	if !a.Kind.field() {
 		return v
 	}
 	return string(normalHeader(a, []byte(v)))

@@ -144,7 +144,7 @@ func (r *request) value(a Attribute) ([]byte, bool) {
 	v, ok := r.attrs.AppendAttr(r.buf[:0], a)
 	if r.cache.anyCase && a.Kind == Path {
 		v = foldCase(v, 0)
-	} else if a.Kind == Header {
+	} else if a.Kind.field() {
 		v = v[:copy(v, normalHeader(a, v))]
 	}
 	if cap(v) > cap(r.buf) {
@@ -228,6 +228,13 @@ func (r *request) normal(p *Part, v []byte) []byte {
 	return v
 }
 
+// What begins a part of a key that is no text, where a [Kind] would stand. They
+// are no kinds, however many there will be.
+const (
+	partMissing byte = 0x40
+	partAddress byte = 0x41
+)
+
 // appendKey appends the encoding of p's value to the key at hand, and reports
 // false if the request has none of its attributes.
 func (r *request) appendKey(p *Part) bool {
@@ -240,7 +247,7 @@ func (r *request) appendKey(p *Part) bool {
 	a, v, addr := r.pick(p)
 	switch {
 	case a == nil:
-		r.key = binary.AppendUvarint(r.key, uint64(kinds))
+		r.key = append(r.key, partMissing)
 		return false
 	case addr.IsValid():
 		r.appendAddress(addr, p.Prefix)
@@ -309,12 +316,12 @@ func numberKeys(rules []rule) (n int) {
 func (r *request) appendAddress(a netip.Addr, prefix int) {
 	if a.Is4() {
 		b := a.As4()
-		r.key = append(r.key, byte(kinds)+1, 4, 32, b[0], b[1], b[2], b[3])
+		r.key = append(r.key, partAddress, 4, 32, b[0], b[1], b[2], b[3])
 		return
 	}
 	p := group(a, prefix)
 	b := p.Addr().As16()
-	r.key = append(append(r.key, byte(kinds)+1, 6, byte(p.Bits())), b[:]...)
+	r.key = append(append(r.key, partAddress, 6, byte(p.Bits())), b[:]...)
 }
 
 // group returns the network that stands for an IPv6 address in a key.

@@ -40,7 +40,7 @@ func (m Match) proven() bool {
 // proven reports whether a client can't choose the value.
 func (k Kind) proven() bool {
 	switch k {
-	case ClientIP, TLSClient, User, Tenant, Device, Claim, Own:
+	case ClientIP, TLSClient, User, Tenant, Device, Claim, Own, Proxy:
 		return true
 	}
 	return false
@@ -62,7 +62,7 @@ func (o *Override) OnWord() (chosen Attribute, ok bool) {
 
 // Ways out of what the client chooses.
 const (
-	askProven = "ask for what is proven (client.ip, or what a program says), or for what a proxy of yours sets"
+	askProven = "ask for what is proven: client.ip, what a program says, or what a proxy of yours sets (proxy.NAME)"
 	addProven = "add a condition that it can't choose, such as client.ip"
 )
 

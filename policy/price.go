@@ -40,7 +40,7 @@ type price struct {
 // numeric reports whether an attribute of kind k may hold a number.
 func (k Kind) numeric() bool {
 	switch k {
-	case Header, Cookie, Query, Claim, Own, ContentLength:
+	case Header, Cookie, Query, Claim, Own, ContentLength, Proxy:
 		return true
 	}
 	return false
@@ -90,7 +90,7 @@ func (r *Rule) compilePrices(most int64, bad func(entry int, err error)) []price
 		case p.Units != 0:
 			bad(i+1, errors.New("cost is one number for all, and from says that it differs; remove one of them"))
 		case !p.From.Kind.numeric():
-			bad(i+1, fmt.Errorf("from: %s is no number; name content-length, or a header, cookie, query, claim or attr that holds one", p.From))
+			bad(i+1, fmt.Errorf("from: %s is no number; name content-length, or a header, cookie, query, claim, attr or proxy that holds one", p.From))
 		case p.Most != 0 && p.Default > p.Most:
 			bad(i+1, fmt.Errorf("default: %d is more than the most, %d", p.Default, p.Most))
 		}

@@ -37,7 +37,7 @@ func (e *RepeatedError) Error() string {
 
 // repeats reports whether a request may have several values of kind k. Of
 // cookies, which browsers send several of for several paths, the first counts.
-func (k Kind) repeats() bool { return k == Header || k == Query }
+func (k Kind) repeats() bool { return k.field() || k == Query }
 
 // repeats returns the values of an attribute that was read, in the form of
 // [Repeating]: empty unless they are several. It is good until the next call.
@@ -68,7 +68,7 @@ func cutRepeat(all []byte) (v, rest []byte) {
 
 // normalRepeats puts each of the repeats of a into its form, in place.
 func normalRepeats(a Attribute, all []byte) []byte {
-	if a.Kind != Header {
+	if !a.Kind.field() {
 		return all
 	}
 	out := all[:0]
@@ -84,7 +84,7 @@ func normalRepeats(a Attribute, all []byte) []byte {
 // is as a list, if it is one. If all is asked for each must meet c, and
 // otherwise one.
 func (c *condition) holdsEach(joined, each []byte, all bool) bool {
-	if c.attr.Kind == Header && c.meets(joined) != all {
+	if c.attr.Kind.field() && c.meets(joined) != all {
 		return !all
 	}
 	for len(each) > 0 {

@@ -27,13 +27,13 @@ var secretParts = []string{"jwt", "sig", "pwd", "pass", "pin", "otp", "sid", "hm
 
 // Secret reports whether the value of a is one that lets somebody in, judged by
 // where it stands: every cookie, and headers and query parameters with a name
-// such as authorization, x-api-key or access_token. As a part of a key it is
+// such as authorization, x-api-key or access_token, whoever sets them. As a part of a key it is
 // shown as a fingerprint, as with the word secret; see [Part].
 func (a Attribute) Secret() bool {
 	switch a.Kind {
 	case Cookie:
 		return true
-	case Header, Query:
+	case Header, Query, Proxy:
 		name := strings.ToLower(a.Name)
 		for _, w := range secretWords {
 			if strings.Contains(name, w) {

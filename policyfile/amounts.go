@@ -52,7 +52,7 @@ var costForm = form[policy.Price]{
 			func(p *policy.Price, v policy.Match) { p.Match = v }),
 		in("cost", "How many units each of them costs.", constantCost,
 			func(p *policy.Price, v int64) { p.Units = v }),
-		in("from", "The attribute that holds a number of items or bytes: content-length, or a header, cookie, query, claim or attr.", attributeName,
+		in("from", "The attribute that holds a number of items or bytes: content-length, or a header, cookie, query, claim, attr or proxy.", attributeName,
 			func(p *policy.Price, v policy.Attribute) { p.From = v }),
 		in("per", "How many items are one unit; 1 if left out.", constantCost,
 			func(p *policy.Price, v int64) { p.Per = v }),
@@ -65,7 +65,7 @@ var costForm = form[policy.Price]{
 
 // attributeName is the name of an attribute, which holds a number.
 var attributeName = kind[policy.Attribute]{
-	schema: schema{"type": "string", "pattern": `^(content-length|(header|cookie|query|claim|attr)\.\S+)$`, "examples": []string{"query.n", "header.x-batch", "content-length"}},
+	schema: schema{"type": "string", "pattern": `^(content-length|(header|cookie|query|claim|attr|proxy)\.\S+)$`, "examples": []string{"query.n", "header.x-batch", "content-length"}},
 	read: func(d *decoder, n *yaml.Node) (policy.Attribute, bool) {
 		s, ok := word.read(d, n)
 		if !ok {

@@ -2,7 +2,9 @@ package policyfile
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/spillgate/spillgate/clientip"
 	"github.com/spillgate/spillgate/policy"
 	"go.yaml.in/yaml/v4"
 )
@@ -13,16 +15,24 @@ func (s *Server) offers(a policy.Attribute) bool {
 	switch a.Kind {
 	case policy.TLSClient:
 		return s.TLS.ClientCAFile != ""
+	case policy.Proxy:
+		return s.trusts() && !hop(a)
 	case policy.ClientIP, policy.Method, policy.Path, policy.Host, policy.Header, policy.Cookie, policy.Query, policy.ContentLength:
 		return !hop(a)
 	}
 	return false
 }
 
+// trusts reports whether the gateway trusts some peer: it listens at no unix
+// socket.
+func (s *Server) trusts() bool {
+	return slices.ContainsFunc(s.ClientIP.Trusted, func(name string) bool { return name != clientip.Unix })
+}
+
 // hop reports whether a is a field that no proxy passes on, so that the gateway
 // takes it away before rules see the request.
 func hop(a policy.Attribute) bool {
-	if a.Kind != policy.Header {
+	if a.Kind != policy.Header && a.Kind != policy.Proxy {
 		return false
 	}
 	switch a.Name {
@@ -97,10 +107,12 @@ func under(n *yaml.Node, key string) *yaml.Node {
 
 // beyond says that the gateway does not know a.
 func (d *decoder) beyond(at *yaml.Node, a policy.Attribute, says string) *Error {
-	fix := "use client.ip, host, method, path, content-length, header.NAME, cookie.NAME, query.NAME or tls.client; a file for a program has no server part"
+	fix := "use client.ip, host, method, path, content-length, header.NAME, cookie.NAME, query.NAME, proxy.NAME or tls.client; a file for a program has no server part"
 	switch {
 	case hop(a):
 		fix = "this field is for one connection, and the gateway does not pass it on; use one that the server behind gets, too"
+	case a.Kind == policy.Proxy:
+		fix = "name the proxies that set this field, whatever their clients send under its name: server: {client_ip: {trusted: 10.0.0.0/8, from: x-forwarded-for}}"
 	case a.Kind == policy.TLSClient:
 		fix = "name those who sign the certificates of clients: server: {tls: {client_ca_file: /etc/spillgate/clients.pem}}, beside the server's own"
 	}

@@ -315,7 +315,7 @@ func valueError(a policy.Attribute, s string) error {
 // attributeNames lists the attributes; some end in a dot, for a name to follow.
 func attributeNames() []string {
 	var names []string
-	for k := policy.ClientIP; k <= policy.TLSClient; k++ {
+	for k := policy.ClientIP; k <= policy.Proxy; k++ {
 		names = append(names, policy.Attribute{Kind: k}.String())
 	}
 	return names

@@ -95,6 +95,7 @@ type Gateway struct {
 	journal   *policy.Journal // of the upstream's faults
 	underway  tally
 	read      map[string]bool // the fields that the rules read
+	proxied   map[string]bool // those that only a trusted proxy may set
 	cookies   []string        // and the cookies
 	hops      []string        // those of hopFields among them
 	from      string          // the field in which trusted proxies tell of the client, "" for none
@@ -137,7 +138,7 @@ func New(c Config) (*Gateway, error) {
 	g.transport.Protocols.SetHTTP2(true)
 	g.prior.Protocols.SetUnencryptedHTTP2(true)
 	g.buffers = &buffers{}
-	g.read, g.cookies = fieldsRead(c.Engine.Policy())
+	g.read, g.proxied, g.cookies = fieldsRead(c.Engine.Policy())
 	for _, name := range hopFields {
 		if g.read[name] {
 			g.hops = append(g.hops, name)
@@ -172,6 +173,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w = s
 	}
 	g.hop(r.Header)
+	g.unproven(r)
 	httplimit.FirstCookies(r.Header, g.cookies)
 	g.handler.ServeHTTP(w, r)
 }

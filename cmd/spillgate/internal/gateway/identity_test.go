@@ -90,6 +90,7 @@ func identityTricks(t *testing.T) []trick {
 	lacks := func(field string) func(r *http.Request) bool {
 		return func(r *http.Request) bool { return r.Header.Get(field) == "" }
 	}
+	users := keyed("proxy.x-user")
 	bearer := policy.Match{{Attribute: token[0].Key[0].Attributes[0], Values: []string{"Bearer T"}}}
 	named := rule(t, "named", "3/h burst 3", nil)
 	named.Match = bearer
@@ -102,6 +103,12 @@ func identityTricks(t *testing.T) []trick {
 		{name: "a token hidden in a list", rules: guests("header.authorization"), count: lacks("Authorization"), write: claiming("Connection: keep-alive, x ,AUTHORIZATION\r\nAuthorization: t%d")},
 		{name: "a token hidden beside an upgrade", rules: guests("header.authorization"), count: lacks("Authorization"),
 			write: claiming("Connection: Upgrade\r\nConnection: Authorization\r\nUpgrade: x\r\nAuthorization: t%d")},
+		{name: "a proxy's user, by a client", rules: users, write: claiming("X-User: u%d")},
+		{name: "a proxy's user, by a client that names a proxy", rules: users, write: claiming("X-User: u%d\r\nX-Forwarded-For: 127.0.0.2\r\nForwarded: for=127.0.0.2")},
+		{name: "a proxy's user with an underscore", rules: users, write: claiming("X_User: u%d")},
+		{name: "a proxy's user, and none by Connection", proxy: true, rejected: true, rules: guests("proxy.x-user"), count: lacks("X-User"), write: claiming("Connection: X-User\r\nX-User: u%d")},
+		{name: "a proxy's user beside another", proxy: true, rules: users, rejected: true, write: claiming("X-User: u%d\r\nX-User: ann")},
+		{name: "a proxy's user with one in another spelling", proxy: true, rules: users, write: claiming("X_User: u%d\r\nX-User: ann")},
 		{name: "a cookie hidden by Connection", rules: guests("cookie.sid"), count: lacks("Cookie"), write: claiming("Connection: cookie\r\nCookie: sid=%d")},
 		{name: "an empty token", rules: guests("header.authorization"), count: lacks("Authorization"), write: func(n int) string {
 			return login("Authorization:" + strings.Repeat(" ", n))

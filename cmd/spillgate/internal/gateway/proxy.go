@@ -143,7 +143,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest, to *url.URL) {
 	// Programs that get fields as variables (CGI, WSGI) can't tell the
 	// underscores of these from the hyphens of ours, or of those that were read.
 	for name := range p.Out.Header {
-		if strings.Contains(name, "_") && !g.read[name] && g.said(name) {
+		if strings.Contains(name, "_") && !g.read[name] && g.said(name) || g.mistaken(name) {
 			delete(p.Out.Header, name)
 		}
 	}

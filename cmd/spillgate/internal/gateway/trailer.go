@@ -13,12 +13,16 @@ import (
 // what was said there are not passed on.
 
 // fieldsRead returns the names of the fields that p reads of a header, as
-// net/http spells its keys, and those of the cookies.
-func fieldsRead(p *policy.Policy) (read map[string]bool, cookies []string) {
-	read = make(map[string]bool)
+// net/http spells its keys, those among them that only a trusted proxy may set, as
+// hyphened has them, and those of the cookies.
+func fieldsRead(p *policy.Policy) (read, proxied map[string]bool, cookies []string) {
+	read, proxied = make(map[string]bool), make(map[string]bool)
 	attribute := func(a policy.Attribute) {
+		if a.Kind == policy.Proxy {
+			proxied[hyphened(a.Name)] = true
+		}
 		switch a.Kind {
-		case policy.Header:
+		case policy.Header, policy.Proxy:
 			read[http.CanonicalHeaderKey(a.Name)] = true
 		case policy.Cookie:
 			read["Cookie"] = true
@@ -47,7 +51,7 @@ func fieldsRead(p *policy.Policy) (read map[string]bool, cookies []string) {
 	for i := range p.Usage() {
 		match(p.Usage()[i].Match)
 	}
-	return read, cookies
+	return read, proxied, cookies
 }
 
 // said reports whether the upstream may take a field of that name for one that
@@ -57,7 +61,7 @@ func (g *Gateway) said(name string) bool {
 		return true
 	}
 	name = strings.ReplaceAll(name, "_", "-") // see rewrite
-	return g.ours(name) || g.read[http.CanonicalHeaderKey(name)]
+	return g.ours(name) || g.read[http.CanonicalHeaderKey(name)] || g.proxied[hyphened(name)]
 }
 
 // prune takes out of a request's trailers what was said in its header.
