@@ -99,11 +99,14 @@ func unit(r *policy.Rule) string {
 // reached: a fault of ours never looks like a denial.
 func undecided(a *attributes, err error) *status.Status {
 	var repeated *policy.RepeatedError
+	var odd *policy.OddError
 	switch {
 	case a.ctx.Err() != nil:
 		return status.FromContextError(a.ctx.Err())
 	case errors.As(err, &repeated):
 		return status.Newf(codes.InvalidArgument, "the metadata %s comes several times, with different values, and by it calls are told apart; send it once", repeated.Attribute.Name)
+	case errors.As(err, &odd):
+		return status.Newf(codes.InvalidArgument, "%s of this call may be taken in too many ways; send it in a plain form, once", odd.Attribute)
 	case errors.Is(err, spillgate.ErrCost):
 		return status.New(codes.InvalidArgument, "the cost of this call can't be told from it, or is negative")
 	case errors.Is(err, spillgate.ErrUnavailable), errors.Is(err, spillgate.ErrClosed):

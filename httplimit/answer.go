@@ -244,6 +244,8 @@ func (f *refusal) appendDetail(b []byte) []byte {
 		return append(b, "The body of this request could not be read: it is malformed, or broke off."...)
 	case repeatedOf(f.Err) != nil:
 		return appendRepeated(b, repeatedOf(f.Err).Attribute)
+	case oddOf(f.Err) != nil:
+		return append(b, oddly("request", oddOf(f.Err).Attribute)...)
 	case f.Rule == "" && f.Status == http.StatusBadRequest:
 		return append(b, "The cost of this request can't be told from it, or is negative."...)
 	case f.Err != nil:

@@ -16,7 +16,8 @@
 //	503 Service Unavailable   nothing could be decided: a fault of ours, never told as a denial
 //	400 Bad Request           the request's own numbers gave a negative cost ([Cost]), or
 //	                          its body broke off, or was malformed, before the cost could be told ([policy.Usage]),
-//	                          or what tells callers apart comes several times ([policy.RepeatedError])
+//	                          or what tells callers apart comes several times ([policy.RepeatedError]),
+//	                          or it may be taken for so much at once that too many rules apply ([policy.OddError])
 //	408 Request Timeout       the body did not come in time for that ([BodyStall])
 //	499                       the client went away while it waited (for logs; nobody reads it)
 //	500 Internal Server Error a rule that the store can't carry out

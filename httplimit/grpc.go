@@ -153,6 +153,8 @@ func (f *refusal) says() string {
 			kind = "query parameter"
 		}
 		return fmt.Sprintf("the %s %s comes several times, with different values, and by it calls are told apart; send it once", kind, repeated.Attribute.Name)
+	case oddOf(f.Err) != nil:
+		return oddly("call", oddOf(f.Err).Attribute)
 	case code == 3:
 		return "the cost of this call can't be told from it, or is negative"
 	case code == 14:

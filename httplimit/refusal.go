@@ -150,7 +150,7 @@ func undecided(ctx context.Context, err error) *refusal {
 		f.Status = statusGone
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, spillgate.ErrUnavailable), errors.Is(err, spillgate.ErrClosed):
 		f.Status, f.RetryAfter, f.problem = http.StatusServiceUnavailable, faultWait, policy.ReducedCapacity
-	case errors.Is(err, spillgate.ErrCost), repeatedOf(err) != nil:
+	case errors.Is(err, spillgate.ErrCost), repeatedOf(err) != nil, oddOf(err) != nil:
 		f.Status = http.StatusBadRequest
 	}
 	return f

@@ -279,6 +279,9 @@ func (e *Engine) collect(v *Verdict, s *scratch, opts []Option) bool {
 			}
 			continue
 		}
+		if s.full(v) {
+			return false
+		}
 		n := int64(0)
 		if !peeked {
 			if a := s.unknown(r, by); a != nil && !trial {
