@@ -15,13 +15,16 @@ import (
 	"github.com/spillgate/spillgate/policyfile"
 )
 
-// limitConnections limits the connections of ln as the file says. The proxies
-// that client_ip trusts are exempt: each is one address for all its clients.
-func limitConnections(ln net.Listener, s *policyfile.Server, logger *slog.Logger) (net.Listener, error) {
+// limitConnections limits the connections of ln as the file says, and returns nil if
+// that says nothing. The proxies that client_ip trusts are exempt: each is one address
+// for all its clients. Refusals are logged as those of requests are, so that a flood of
+// them is none of lines.
+func limitConnections(ln net.Listener, s *policyfile.Server, logger *slog.Logger) (*connlimit.Listener, error) {
 	c := &s.Connections
 	if !c.Limited() {
-		return ln, nil
+		return nil, nil
 	}
+	journal := policy.NewJournal(logger, connlimit.TooFast.String(), connlimit.TooMany.String())
 	opts := []connlimit.Option{connlimit.Group(cmp.Or(c.Prefix, policy.DefaultPrefix)), connlimit.Reset(),
 		connlimit.Exempt(c.Networks.Contains),
 		connlimit.Exempt(func(a netip.Addr) bool {
@@ -31,7 +34,9 @@ func limitConnections(ln net.Listener, s *policyfile.Server, logger *slog.Logger
 			return s.Client.Trusts(a.String())
 		}),
 		connlimit.OnRefuse(func(a netip.Addr, why connlimit.Reason) {
-			logger.Debug("connection refused", "peer", a, "because", why)
+			if suppressed, ok := journal.Line(why.String()); ok {
+				logger.Info("connection refused", "peer", a, "because", why.String(), "suppressed", suppressed)
+			}
 		}),
 	}
 	if c.Open > 0 {
@@ -45,6 +50,33 @@ func limitConnections(ln net.Listener, s *policyfile.Server, logger *slog.Logger
 		opts = append(opts, connlimit.Accepts(lim))
 	}
 	return connlimit.New(ln, opts...), nil
+}
+
+// connectionsLine is what becomes of connections, in a report and in the log.
+type connectionsLine struct {
+	Accepted int64 `json:"accepted"`
+	Exempt   int64 `json:"exempt"`   // of those
+	Open     int64 `json:"open"`     // of those, now
+	TooFast  int64 `json:"too_fast"` // refused
+	TooMany  int64 `json:"too_many"` // refused
+	Faults   int64 `json:"faults"`   // of accepting
+}
+
+// connectionsNow returns nil if connections are not limited.
+func connectionsNow(l *connlimit.Listener) *connectionsLine {
+	if l == nil {
+		return nil
+	}
+	s := l.Stats()
+	return &connectionsLine{s.Accepted, s.Exempt, s.Open, s.TooFast, s.TooMany, s.Faults}
+}
+
+// logConnections says at a stop what became of them.
+func logConnections(logger *slog.Logger, l *connlimit.Listener) {
+	if c := connectionsNow(l); c != nil {
+		logger.Info("connections", "accepted", c.Accepted, "exempt", c.Exempt, "open", c.Open,
+			"too_fast", c.TooFast, "too_many", c.TooMany, "faults", c.Faults)
+	}
 }
 
 // connectionsText says for people what the file says of connections.

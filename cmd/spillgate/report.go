@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"time"
 
+	"github.com/spillgate/spillgate/connlimit"
 	"github.com/spillgate/spillgate/policy"
 )
 
@@ -21,7 +22,7 @@ const (
 // A reportLine is one line of what SIGUSR1 asks for. Fields that are not its
 // Report's are left out.
 type reportLine struct {
-	Report string    `json:"report"` // usage, limited, blocked, end
+	Report string    `json:"report"` // usage, connections, limited, blocked, end
 	Time   time.Time `json:"time"`
 
 	Rule string `json:"rule,omitempty"`
@@ -30,6 +31,7 @@ type reportLine struct {
 	*limitedLine
 	*blockedLine
 	*usageLine
+	*connectionsLine
 
 	Lines   *int `json:"lines,omitempty"`    // of the report, without this one
 	LeftOut *int `json:"left_out,omitempty"` // that were too many
@@ -67,9 +69,9 @@ type usageLine struct {
 	Back     int64  `json:"back"`
 }
 
-// reportTo writes who is limited and blocked, and how usage fared, as lines of
-// JSON.
-func reportTo(w io.Writer, e *policy.Engine, now time.Time) error {
+// reportTo writes who is limited and blocked, and how usage fared and connections, if
+// these are limited, as lines of JSON.
+func reportTo(w io.Writer, e *policy.Engine, connections *connlimit.Listener, now time.Time) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	lines, leftOut := 0, 0
@@ -85,6 +87,9 @@ func reportTo(w io.Writer, e *policy.Engine, now time.Time) error {
 	}
 	for _, u := range usageLines(e) {
 		write(reportLine{Report: "usage", usageLine: &u})
+	}
+	if c := connectionsNow(connections); c != nil {
+		write(reportLine{Report: "connections", connectionsLine: c})
 	}
 	for _, rule := range ruleNames(e) {
 		blocked := e.Blocked(rule, math.MaxInt)
@@ -129,7 +134,7 @@ func usageLines(e *policy.Engine) (out []usageLine) {
 
 // reportOnSignal writes a report to w whenever one is asked for, until the
 // function that it returns is called.
-func reportOnSignal(w io.Writer, e *policy.Engine, logger *slog.Logger) (stop func()) {
+func reportOnSignal(w io.Writer, e *policy.Engine, connections *connlimit.Listener, logger *slog.Logger) (stop func()) {
 	if len(reportSignals) == 0 {
 		return func() {}
 	}
@@ -142,7 +147,7 @@ func reportOnSignal(w io.Writer, e *policy.Engine, logger *slog.Logger) (stop fu
 			case <-done:
 				return
 			case <-asked:
-				if err := reportTo(w, e, time.Now()); err != nil {
+				if err := reportTo(w, e, connections, time.Now()); err != nil {
 					logger.Error("the report that was asked for was not written", "error", err)
 				}
 			}

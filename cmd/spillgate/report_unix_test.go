@@ -96,6 +96,51 @@ overrides: [{exempt: true, rule: login, list: pardoned.txt}]
 	p.log.await(t, p.exited, `opaque=0 cut=0 free=0 reserved=1000 settled=300 over=0 back=700`)
 }
 
+// TestReportOfConnections : refused connections are in the log, one by one, in the
+// report, and in the log at the stop.
+func TestReportOfConnections(t *testing.T) {
+	p := start(t, `
+server:
+  connections: {open: 1, accepts: 1/h burst 2, exempt: 127.0.0.8}
+rules:
+  - {name: everybody, limit: 1000/s, key: client.ip}
+`, "--demo")
+	dial(t, "127.0.0.8", p.url, "")
+	first, _, cut := dial(t, "127.0.0.2", p.url, "")
+	if _, _, second := dial(t, "127.0.0.2", p.url, ""); cut || !second {
+		t.Errorf("cut: %t, %t", cut, second)
+	}
+	first.Close()
+	until(t, "the end of the first makes room", func() bool {
+		c, _, cut := dial(t, "127.0.0.2", p.url, "")
+		if !cut {
+			c.Close()
+		}
+		return !cut
+	})
+	until(t, "it is too fast", func() bool {
+		dial(t, "127.0.0.2", p.url, "")
+		return strings.Contains(p.log.String(), "too fast")
+	})
+	for _, because := range []string{"too many open", "opened too fast"} {
+		p.log.await(t, p.exited, `msg="connection refused" peer=127.0.0.2 because="`+because+`" suppressed=0`)
+	}
+	p.signal(t, syscall.SIGUSR1)
+	line := p.log.await(t, p.exited, `{"report":"connections"`)
+	var got struct{ Accepted, Exempt, Open, Too_fast, Too_many, Faults int64 }
+	if err := json.Unmarshal([]byte(line), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Accepted != 3 || got.Exempt != 1 || got.Open != 1 || got.Too_many < 1 || got.Too_fast < 1 || got.Faults != 0 {
+		t.Errorf("%+v in %s", got, line)
+	}
+	p.signal(t, syscall.SIGTERM)
+	p.log.await(t, p.exited, fmt.Sprintf(`msg=connections accepted=3 exempt=1 open=0 too_fast=%d too_many=%d faults=0`, got.Too_fast, got.Too_many))
+	if state := p.exit(t); state.ExitCode() != exitOK {
+		t.Errorf("%s", state)
+	}
+}
+
 // TestReportIsBounded : it says how much it left out.
 func TestReportIsBounded(t *testing.T) {
 	limit, err := spillgate.ParseLimit("1/h burst 1")
@@ -122,7 +167,7 @@ func TestReportIsBounded(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := reportTo(&b, e, at); err != nil {
+	if err := reportTo(&b, e, nil, at); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")

@@ -46,7 +46,7 @@ the --drain time, those that a rule holds are told to come again. A second signa
 it at once.
 
 SIGUSR1 writes who is limited and who is blocked to standard error, a JSON object a
-line, and how usage fared; secrets as fingerprints.
+line, and how usage and limited connections fared; secrets as fingerprints.
 
 With a state file (server.state, or --state) a restart forgets nothing: it is
 read at the start and saved every minute and at a stop. A crash loses at most
@@ -185,8 +185,12 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 		}
 		return &exitError{exitRunning, err}
 	}
-	if ln, err = limitConnections(ln, &server, logger); err != nil {
+	connections, err := limitConnections(ln, &server, logger)
+	if err != nil {
 		return &exitError{exitUsage, err}
+	}
+	if connections != nil {
+		ln = connections
 	}
 	save := func() error { return nil }
 	if server.State != "" { // not before: who has the address may have the file too
@@ -194,8 +198,9 @@ func serve(ctx context.Context, path string, f serveFlags, stdout, stderr io.Wri
 			return &exitError{exitRunning, errors.Join(err, ln.Close())}
 		}
 	}
+	defer logConnections(logger, connections)
 	defer logTotals(logger, eng)
-	defer reportOnSignal(stderr, eng, logger)()
+	defer reportOnSignal(stderr, eng, connections, logger)()
 	defer watchLists(ctx, file, path, eng, logger)()
 	announce(stdout, path, file, ln.Addr(), &server, f.demo)
 	told := make(chan struct{})
