@@ -43,6 +43,21 @@ func (e *Engine) Blocked(rule string, n int) []Block {
 	return e.penalties[i].list.top(n, time.Now())
 }
 
+// blockedUntil returns when the block of a key of the i-th rule ends, as far as it is
+// listed; the zero Time if there is none.
+func (e *Engine) blockedUntil(i int, key spillgate.Key) (until time.Time) {
+	if e.penalties == nil || e.penalties[i] == nil {
+		return until
+	}
+	l := &e.penalties[i].list
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.byKey[key]; b != nil {
+		until = b.Until
+	}
+	return until
+}
+
 // A blockList is the blocks of a rule in words, for people. What is decided
 // does not depend on it.
 type blockList struct {

@@ -49,8 +49,9 @@ type Caller struct {
 	// last denied or near: the time given with [At], otherwise this machine's.
 	First, Last time.Time
 	// FreeAt is when a request like the last one passes if nobody else uses
-	// the limit: Last itself if it was admitted. The zero Time means that
-	// waiting does not help.
+	// the limit: Last itself if it was admitted, and not before the end of a
+	// block of the caller that [Engine.Blocked] lists. The zero Time means
+	// that waiting does not help.
 	FreeAt time.Time
 	// Trial reports that the rule spares this caller: Denied counts what it
 	// would have refused.
@@ -77,6 +78,9 @@ func (e *Engine) Limited(rule string, n int) []Caller {
 			}
 			if r.Free != math.MaxInt64 {
 				c.FreeAt = time.Unix(0, r.Free)
+				if until := e.blockedUntil(i, spillgate.Key(r.Key)); until.After(c.FreeAt) {
+					c.FreeAt = until // of a block that began with the last request, or since
+				}
 			}
 			out = append(out, c)
 		}

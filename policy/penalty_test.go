@@ -42,6 +42,33 @@ func refuse(t *testing.T, e *Engine, ip string, n int) (last Verdict) {
 	return last
 }
 
+// Who is blocked is free when the block ends, whether the last request began it, came in
+// it while the limit was used up as well, or came when only the block refused it.
+func TestFreeAtIsNotBeforeTheEndOfABlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := testEngine(t, guarded(t))
+		const ip = "203.0.113.7"
+		ask(e, ip)
+		refuse(t, e, ip, 2)
+		if got := e.Limited("login", 1); len(got) != 1 || !got[0].FreeAt.Equal(time.Now().Add(time.Minute)) {
+			t.Errorf("before the block: %+v", got)
+		}
+		refuse(t, e, ip, 1)
+		end := time.Now().Add(time.Hour)
+		for range 3 {
+			if got := e.Limited("login", 1); len(got) != 1 || !got[0].FreeAt.Equal(end) || !e.Blocked("login", 1)[0].Until.Equal(end) {
+				t.Errorf("free at %+v, blocked until %s", got, end)
+			}
+			time.Sleep(40 * time.Second) // of the minute after which the limit lets pass
+			refuse(t, e, ip, 1)
+		}
+		time.Sleep(time.Until(end))
+		if !ask(e, ip).Allowed {
+			t.Error("it is not free then")
+		}
+	})
+}
+
 func TestPenaltyBlocksAfterSoManyRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := testEngine(t, guarded(t))
