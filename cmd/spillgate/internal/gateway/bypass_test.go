@@ -147,6 +147,10 @@ func bypassTricks(t *testing.T) []trick {
 		{name: "a new user in two lines", rules: claimed("header.x-user-id"), rejected: true, write: claiming("X-User-ID: alice\r\nX-User-ID: user%d")},
 		{name: "another user with underscores", rules: claimed("header.x-user-id"), rejected: true, write: claiming("X_User_ID: alice\r\nX-User-ID: user%d"),
 			count: func(r *http.Request) bool { return r.Header["X_user_id"] != nil }},
+		{name: "another user with dots", rules: claimed("header.x-user-id"), rejected: true, write: claiming("X.User.ID: alice\r\nX-User-ID: user%d"),
+			count: func(r *http.Request) bool { return asVariables(r)["x-user-id"] == "alice" }},
+		{name: "another user without underscores", rules: claimed("header.x_user_id"), rejected: true, write: claiming("X-User-ID: alice\r\nX_User_ID: user%d"),
+			count: func(r *http.Request) bool { return r.Header["X-User-Id"] != nil }},
 		{name: "a new token", rules: claimed("header.authorization"), write: claiming("Authorization: Bearer t%d")},
 		{name: "a new cookie", rules: claimed("cookie.session"), write: claiming("Cookie: session=s%d; session=t")},
 		{name: "a new user or none", rules: claimed("header.x-user-id else client.ip"), write: func(n int) string {
@@ -217,6 +221,10 @@ func bypassTricks(t *testing.T) []trick {
 		}},
 		{name: "X-Forwarded-Host", rules: hosted("host", "x.test"), count: func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Host") != r.Host },
 			rejected: true, write: func(n int) string { return head("POST /login", "Host: y.test", "X-Forwarded-Host: x.test") }},
+		{name: "X-Forwarded-Host, by a trusted proxy", proxy: true, rules: hosted("host", "x.test"), count: func(r *http.Request) bool { return r.Header.Get("X-Forwarded-Host") != r.Host },
+			rejected: true, write: func(n int) string {
+				return head("POST /login", "Host: y.test", "X-Forwarded-For: 203.0.113.7", "X-Forwarded-Host: x.test")
+			}},
 
 		// How it is asked for.
 		{name: "a method override", write: func(n int) string {
@@ -227,9 +235,28 @@ func bypassTricks(t *testing.T) []trick {
 			return head("PUT /login", "Host: x", "X-HTTP-Method-Override: "+[]string{"POST, x", "POST,", ",POST", "x,y,z,a,b, post"}[n%4])
 		}},
 		{name: "another path in a field", rejected: true, count: otherPath, write: func(n int) string {
-			names := []string{"X-Original-URL", "X-Rewrite-URL", "x-original-url", "X_Original_URL", "X-Rewrite_Url"}
+			names := []string{"X-Original-URL", "X-Rewrite-URL", "x-original-url", "X_Original_URL", "X-Rewrite_Url", "X.Original.URL", "X!Rewrite~Url"}
 			return head("POST /x", "Host: x", names[n%len(names)]+": /login")
 		}},
+		{name: "a prefix in a field", rejected: true, count: otherPath, write: func(n int) string {
+			names := []string{"X-Script-Name", "X-Forwarded-Prefix", "SCRIPT_NAME", "PATH_INFO", "Daphne-Root-Path", "x_script_name", "X.Script.Name"}
+			return head("POST /x/login", "Host: x", names[n%len(names)]+": /x")
+		}},
+		{name: "a prefix in a field, by a trusted proxy", proxy: true, rejected: true, count: otherPath, write: func(n int) string {
+			names := []string{"SCRIPT_NAME", "script_name", "Script-Name", "PATH_INFO", "Daphne-Root-Path", "daphne_root_path"}
+			return head("POST /x/login", "Host: x", names[n%len(names)]+": /x")
+		}},
+		{name: "a method override by another name", rejected: true, count: func(r *http.Request) bool { return asVariables(r)["x-http-method-override"] == "POST" }, write: func(n int) string {
+			names := []string{"X.HTTP.Method.Override", "X!HTTP-Method~Override", "X_HTTP_Method_Override", "x.http-method_override"}
+			return head("PUT /login", "Host: x", names[n%len(names)]+": POST")
+		}},
+		{name: "an address by another name", rejected: true, count: func(r *http.Request) bool { return asVariables(r)["x-forwarded-for"] != "127.0.0.1" },
+			write: func(n int) string {
+				names := []string{"X.Forwarded.For", "X_Forwarded.For", "X~Forwarded~For", "X'Forwarded-For"}
+				return login(names[n%len(names)] + ": 203.0.113.7")
+			}},
+		{name: "what the gateway tells by another name", rejected: true, count: func(r *http.Request) bool { return asVariables(r)["spillgate-remaining"] != "" },
+			write: claiming("Spillgate.Remaining: \"login\";r=%d")},
 		{name: "a path with an odd end", write: spelled("/login%2F", "/login/", "/login//", "/login/.", "/login/x/..", "/%6Cogin")},
 		{name: "a method in lower case", write: func(n int) string {
 			return head([]string{"post", "Post", "pOST", "POST"}[n%4]+" /login", "Host: x")
@@ -328,13 +355,34 @@ func isLogin(r *http.Request) bool {
 
 // otherPath reports whether some server might take another path than the target's.
 func otherPath(r *http.Request) bool {
-	for name := range r.Header {
-		switch strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
-		case "x-original-url", "x-rewrite-url":
+	seen := asVariables(r)
+	for _, name := range []string{"x-original-url", "x-rewrite-url", "x-script-name", "x-forwarded-prefix", "script-name", "path-info", "daphne-root-path"} {
+		if seen[name] != "" {
 			return true
 		}
 	}
 	return false
+}
+
+// asVariables returns the fields as a program may see them that gets them as
+// variables, in which all signs are one: whichever of two spellings is there
+// replaces the other, and here that is the odd one.
+func asVariables(r *http.Request) map[string]string {
+	seen := make(map[string]string)
+	for _, odd := range []bool{false, true} {
+		for name, lines := range r.Header {
+			plain := strings.Map(func(c rune) rune {
+				if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
+					return c
+				}
+				return '-'
+			}, strings.ToLower(name))
+			if odd == (plain != strings.ToLower(name)) {
+				seen[plain] = lines[0]
+			}
+		}
+	}
+	return seen
 }
 
 func isLoginPath(target string) bool {

@@ -94,11 +94,11 @@ type Gateway struct {
 	logger    *slog.Logger
 	journal   *policy.Journal // of the upstream's faults
 	underway  tally
-	read      map[string]bool // the fields that the rules read
-	proxied   map[string]bool // those that only a trusted proxy may set
-	cookies   []string        // and the cookies
-	hops      []string        // those of hopFields among them
-	from      string          // the field in which trusted proxies tell of the client, "" for none
+	names     names
+	cookies   []string // those that the rules read
+	hosted    bool     // the rules read the host
+	hops      []string // those of hopFields that they read
+	from      string   // the field in which trusted proxies tell of the client, "" for none
 }
 
 // Bounds of what is held for one connection or one upstream.
@@ -138,13 +138,14 @@ func New(c Config) (*Gateway, error) {
 	g.transport.Protocols.SetHTTP2(true)
 	g.prior.Protocols.SetUnencryptedHTTP2(true)
 	g.buffers = &buffers{}
-	g.read, g.proxied, g.cookies = fieldsRead(c.Engine.Policy())
+	g.from = c.Client.Header()
+	read, proxied, cookies, hosted := fieldsRead(c.Engine.Policy())
+	g.names, g.cookies, g.hosted = namesOf(read, proxied, g.from), cookies, hosted && !proxied["X-Forwarded-Host"]
 	for _, name := range hopFields {
-		if g.read[name] {
+		if read[name] {
 			g.hops = append(g.hops, name)
 		}
 	}
-	g.from = c.Client.Header()
 	g.main = g.target(u)
 	spare, err := g.spares(c.Engine.Policy())
 	if err != nil {

@@ -52,7 +52,7 @@ func (g *Gateway) hop(h http.Header) {
 // it says what a trusted proxy tells of the client, or where the body ends, and
 // is passed on all the same.
 func (g *Gateway) needed(name string) bool {
-	if name == g.from || name == "Content-Length" || len(g.proxied) > 0 && g.proxied[hyphened(name)] {
+	if name == g.from || name == "Content-Length" || len(g.names.proxied) > 0 && g.names.proxied[plain(name)] {
 		return true
 	}
 	for _, own := range forwarding {

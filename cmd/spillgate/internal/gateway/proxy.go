@@ -120,14 +120,6 @@ func mayUpgrade(lines []string) bool {
 	return false
 }
 
-// forwarding are the fields in which proxies tell of those before them.
-var forwarding = [...]string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded"}
-
-// repathing are the fields in which proxies tell which path was asked of them;
-// some programs (behind IIS, of Symfony, of Zend) serve that in place of the
-// request's own, which is what the rules have seen.
-var repathing = [...]string{"X-Original-Url", "X-Rewrite-Url"}
-
 // rewrite makes the upstream's request. The Host stays the client's, since an
 // upstream that serves many hosts tells them apart by it. What the client
 // claims of proxies before it is passed on only if it is a trusted proxy.
@@ -140,12 +132,13 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest, to *url.URL) {
 	}
 	p.Out.Trailer = p.In.Trailer // one map: its values come after the body
 
-	// Programs that get fields as variables (CGI, WSGI) can't tell the
-	// underscores of these from the hyphens of ours, or of those that were read.
 	for name := range p.Out.Header {
-		if strings.Contains(name, "_") && !g.read[name] && g.said(name) || g.mistaken(name) {
+		if g.names.poses(name) {
 			delete(p.Out.Header, name)
 		}
+	}
+	for _, name := range mounting {
+		delete(p.Out.Header, name)
 	}
 	client := netip.Addr{}
 	if g.client.Trusts(p.In.RemoteAddr) {
@@ -169,6 +162,9 @@ func (g *Gateway) passForwarded(p *httputil.ProxyRequest) (client netip.Addr) {
 		if v := p.In.Header[name]; v != nil && (name == g.from || name != "X-Forwarded-For" && name != "Forwarded") {
 			p.Out.Header[name] = v
 		}
+	}
+	if g.hosted {
+		sameHost(p)
 	}
 	if g.from == "X-Forwarded-For" {
 		return client
@@ -204,19 +200,6 @@ func setForwarded(p *httputil.ProxyRequest, client netip.Addr) {
 			lines[2] = "https"
 		}
 	}
-}
-
-// ours reports whether the upstream may take a field of that name for our word,
-// or for one that the rules have seen.
-func (g *Gateway) ours(name string) bool {
-	for _, known := range [...][]string{forwarding[:], repathing[:]} {
-		for _, own := range known {
-			if strings.EqualFold(name, own) {
-				return true
-			}
-		}
-	}
-	return strings.EqualFold(name, g.from) || strings.EqualFold(name, httplimit.RemainingHeader) || httplimit.OverridesMethod(name)
 }
 
 // fault answers when the upstream could not. A client that went away is not

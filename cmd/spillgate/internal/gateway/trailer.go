@@ -13,17 +13,19 @@ import (
 // what was said there are not passed on.
 
 // fieldsRead returns the names of the fields that p reads of a header, as
-// net/http spells its keys, those among them that only a trusted proxy may set, as
-// hyphened has them, and those of the cookies.
-func fieldsRead(p *policy.Policy) (read, proxied map[string]bool, cookies []string) {
+// net/http spells its keys, those among them that only a trusted proxy may set, in
+// their plain form, those of the cookies, and whether it reads the host.
+func fieldsRead(p *policy.Policy) (read, proxied map[string]bool, cookies []string, hosted bool) {
 	read, proxied = make(map[string]bool), make(map[string]bool)
 	attribute := func(a policy.Attribute) {
 		if a.Kind == policy.Proxy {
-			proxied[hyphened(a.Name)] = true
+			proxied[plain(http.CanonicalHeaderKey(a.Name))] = true
 		}
 		switch a.Kind {
 		case policy.Header, policy.Proxy:
 			read[http.CanonicalHeaderKey(a.Name)] = true
+		case policy.Host:
+			hosted = true
 		case policy.Cookie:
 			read["Cookie"] = true
 			if !slices.Contains(cookies, a.Name) {
@@ -51,23 +53,13 @@ func fieldsRead(p *policy.Policy) (read, proxied map[string]bool, cookies []stri
 	for i := range p.Usage() {
 		match(p.Usage()[i].Match)
 	}
-	return read, proxied, cookies
-}
-
-// said reports whether the upstream may take a field of that name for one that
-// the gateway sets, or that the rules have read.
-func (g *Gateway) said(name string) bool {
-	if g.read[name] {
-		return true
-	}
-	name = strings.ReplaceAll(name, "_", "-") // see rewrite
-	return g.ours(name) || g.read[http.CanonicalHeaderKey(name)] || g.proxied[hyphened(name)]
+	return read, proxied, cookies, hosted
 }
 
 // prune takes out of a request's trailers what was said in its header.
 func (g *Gateway) prune(trailer http.Header) {
 	for name := range trailer {
-		if g.said(name) {
+		if g.names.said(name) {
 			delete(trailer, name)
 		}
 	}
