@@ -18,6 +18,7 @@ type batch struct {
 	ops    []*op
 	groups []group
 	calls  []Call
+	lone   bool // each op has a run of its own
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
@@ -35,7 +36,7 @@ func (b *batch) clear() {
 	}
 	clear(b.ops)
 	clear(b.calls)
-	b.ops, b.groups, b.calls = b.ops[:0], b.groups[:0], b.calls[:0]
+	b.ops, b.groups, b.calls, b.lone = b.ops[:0], b.groups[:0], b.calls[:0], false
 }
 
 // A group is what one run of the script carries: all of one slot where there
@@ -97,6 +98,9 @@ func (o *op) turn() int {
 
 func (b *batch) place(o *op, slots bool) {
 	at := 0
+	if b.lone {
+		at = len(b.groups)
+	}
 	for ; at < len(b.groups); at++ {
 		if first := b.groups[at].ops[0]; first.apart == o.apart && (!slots || first.slot == o.slot) {
 			break

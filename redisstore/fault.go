@@ -126,7 +126,11 @@ const (
 	ofServer scope = iota
 	ofKeys         // no right to one of them, which is looked at before the script begins
 	ofScript       // no right to a command, or an error of the script itself, midway
+	ofSlot         // some of its keys went to the slot's next server already, or are new: surely not begun
 )
+
+// errMoving wraps what the server says of such a call.
+var errMoving = errors.New("its keys are in a slot that is on its way to another server")
 
 func scopeOf(err error) scope {
 	if err == nil {
@@ -138,6 +142,8 @@ func scopeOf(err error) scope {
 		return ofScript
 	case kind == Denied && strings.Contains(text, "permissions to access"):
 		return ofKeys
+	case strings.HasPrefix(text, "TRYAGAIN"):
+		return ofSlot
 	}
 	return ofServer
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,21 +118,55 @@ func (g *goRedis) find(ctx context.Context, key string) error {
 // Eval is that of [Conn].
 func (g *goRedis) Eval(ctx context.Context, calls []Call) {
 	if len(calls) == 1 {
-		cmd := once{redis.NewCmd(ctx, calls[0].Words()...)}
-		_ = g.client.Process(ctx, cmd)
-		calls[0].Reply, calls[0].Err = cmd.Slice()
+		g.one(ctx, &calls[0])
 		return
 	}
-	pipe := g.client.Pipeline()
+	pipe, err := g.pipeline(ctx, calls[0].Keys)
+	if err != nil {
+		for i := range calls {
+			calls[i].Reply, calls[i].Err = nil, err
+		}
+		return
+	}
 	cmds := make([]once, len(calls))
 	for i := range calls {
 		cmds[i] = once{redis.NewCmd(ctx, calls[i].Words()...)}
 		_ = pipe.Process(ctx, cmds[i])
 	}
 	_, _ = pipe.Exec(ctx)
+	var others sync.WaitGroup
 	for i := range calls {
-		calls[i].Reply, calls[i].Err = cmds[i].Slice()
+		if calls[i].Reply, calls[i].Err = cmds[i].Slice(); g.cluster != nil && elsewhere(calls[i].Err) {
+			others.Go(func() { g.one(ctx, &calls[i]) })
+		}
 	}
+	others.Wait()
+}
+
+// one makes a call by itself, to whatever server it is led to.
+func (g *goRedis) one(ctx context.Context, c *Call) {
+	cmd := once{redis.NewCmd(ctx, c.Words()...)}
+	_ = g.client.Process(ctx, cmd)
+	c.Reply, c.Err = cmd.Slice()
+}
+
+// pipeline returns one to the server that has the keys, of a cluster that server's own:
+// the cluster's would wait before it follows the server's word that one of the slots is
+// elsewhere, and have all of the others wait, too.
+func (g *goRedis) pipeline(ctx context.Context, keys []string) (redis.Pipeliner, error) {
+	if g.cluster == nil || len(keys) == 0 {
+		return g.client.Pipeline(), nil
+	}
+	c, err := g.cluster.MasterForKey(ctx, keys[0])
+	if err != nil {
+		return nil, err
+	}
+	return c.Pipeline(), nil
+}
+
+// elsewhere reports whether another server has the key, so that this one did nothing.
+func elsewhere(err error) bool {
+	return err != nil && (strings.HasPrefix(err.Error(), "MOVED ") || strings.HasPrefix(err.Error(), "ASK "))
 }
 
 // reach makes a connection and closes it: it is a [reacher], since the pool of

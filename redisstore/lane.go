@@ -270,7 +270,9 @@ func (b *batch) ask(ctx context.Context, l *lane, given bool, floor int64) Fault
 			err = g.answer(c, l, sent, given)
 		case l.part(g) && about == ofKeys:
 			s.stats.faults[KindOf(c.Err)].Add(1)
-			err = g.askAgain(ctx, l, given, floor)
+			err = g.askAgain(ctx, l, false, given, floor)
+		case about == ofSlot && len(g.ops) > 1: // a lone key is found, wherever it is
+			err = g.askAgain(ctx, l, true, given, floor)
 		default:
 			g.answer(c, l, sent, given) // which is no fault of the server
 		}
@@ -312,10 +314,13 @@ func (g *group) answer(c *Call, l *lane, sent time.Time, given bool) Fault {
 	}
 	if err != nil {
 		l.store.stats.faults[fault].Add(1)
-		own := scopeOf(err) != ofServer
+		about := scopeOf(err)
+		if about == ofSlot {
+			err = fmt.Errorf("%w: %w", errMoving, err)
+		}
 		err = fmt.Errorf("redisstore: %w: %s: %w", spillgate.ErrUnavailable, fault, err)
 		for _, o := range g.ops {
-			if own {
+			if about != ofServer {
 				o.finish(fmt.Errorf("%w: for %s", err, strings.Join(o.keys(), ", ")))
 			} else {
 				o.finish(err)

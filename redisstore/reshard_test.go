@@ -3,7 +3,10 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -95,4 +98,48 @@ func TestProbesAfterReshard(t *testing.T) {
 	r.move(key, 0, 2)
 	eventually(t, "a closed breaker of a server that has none of the slots", func() bool { return r.store.Stats().Open == 0 })
 	eventually(t, "an answer there", func() bool { _, err := take(r.store, stays); return err == nil })
+}
+
+// TestHalfMovedSlot has all keys in one slot, of which half have moved to another server:
+// who asks for one key, or for two on both sides, is answered as ever, and charged once.
+func TestHalfMovedSlot(t *testing.T) {
+	nodes := redistest.Cluster(t, 3)
+	s := open(t, clusterClient(t, nodes), redisstore.Prefix("{shop}:"), redisstore.Remember(0))
+	cs := make([]spillgate.Charge, 40)
+	for i := range cs {
+		cs[i] = charge(t, "1/h burst 1000")
+		mustTake(t, s, cs[i])
+	}
+	from := slices.IndexFunc(nodes, func(n *redistest.Server) bool { return len(n.Do("keys", "*").([]any)) > 0 })
+	to := (from + 1) % len(nodes)
+	slot := nodes[from].Do("cluster", "keyslot", "{shop}:")
+	nodes[to].Do("cluster", "setslot", slot, "importing", nodes[from].Do("cluster", "myid"))
+	nodes[from].Do("cluster", "setslot", slot, "migrating", nodes[to].Do("cluster", "myid"))
+	for _, key := range nodes[from].Do("keys", "*").([]any)[:len(cs)/2] {
+		nodes[from].Do("migrate", "127.0.0.1", nodes[to].Port(), key, 0, 5000)
+	}
+	const rounds = 20
+	var wg sync.WaitGroup
+	for i := range cs {
+		wg.Go(func() {
+			for range rounds {
+				both := []spillgate.Charge{cs[i], cs[(i+7)%len(cs)]}
+				for _, some := range [][]spillgate.Charge{both[:1], both} {
+					if err := s.Take(context.Background(), time.Time{}, some, make([]spillgate.Decision, len(some))); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i, c := range cs {
+		c.N = 0
+		if d := mustTake(t, s, c); d.Remaining != 1000-1-3*rounds {
+			t.Errorf("key %d has %d left, want %d", i, d.Remaining, 1000-1-3*rounds)
+		}
+	}
+	if st := s.Stats(); st.Opened != 0 {
+		t.Errorf("the breaker opened %d times", st.Opened)
+	}
 }

@@ -50,11 +50,13 @@ func (l *lane) join(shape string) {
 	delete(l.apart, shape)
 }
 
-// askAgain asks once more for those of a run that was not begun, since somebody among them
-// has no right to a key, each shape by itself.
-func (g *group) askAgain(ctx context.Context, l *lane, given bool, floor int64) Fault {
+// askAgain asks once more for those of a run that was not begun: each by itself if they
+// are lone, since their slot is on its way to another server, else each shape by itself,
+// since somebody among them has no right to a key.
+func (g *group) askAgain(ctx context.Context, l *lane, lone, given bool, floor int64) Fault {
 	b := batches.Get().(*batch)
 	defer b.free()
+	b.lone = lone
 	b.ops = append(b.ops, g.ops...)
 	return b.ask(ctx, l, given, floor)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -284,9 +285,12 @@ func (s *Store) ask(ctx context.Context, o *op, began time.Time) (err error) {
 	w := s.waitUntil(ctx, began.Add(s.patience))
 	defer w.stop()
 	if s.conn.Slots() && !o.oneSlot() {
-		err = s.takeSlots(w, o)
+		err = s.takeApart(w, o, bySlot)
 	} else {
 		err = s.take(w, o)
+	}
+	if errors.Is(err, errMoving) { // nothing was taken, or it is given back
+		err = s.takeApart(w, o, byKey)
 	}
 	if err == nil {
 		s.remember(o, began)

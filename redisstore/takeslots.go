@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -12,12 +13,13 @@ import (
 
 var background = context.Background()
 
-// takeSlots carries o out whose keys are in several slots of a cluster, where
-// no script sees them all. Each slot is asked first whether it would pass, so
-// that a request which is refused takes nothing anywhere; then all are taken.
-// Where somebody was faster in between, what was taken is given back.
-func (s *Store) takeSlots(w *wait, o *op) error {
-	subs := o.bySlot()
+// takeApart carries o out whose keys are in several slots of a cluster, where no script
+// sees them all, or in one that is on its way to another server, where each key is by
+// itself. Each place is asked first whether it would pass, so that a request which is
+// refused takes nothing anywhere; then all are taken. Where somebody was faster in
+// between, what was taken is given back.
+func (s *Store) takeApart(w *wait, o *op, place func(*part) string) error {
+	subs := o.split(place)
 	for _, dry := range [2]bool{true, false} {
 		for _, sub := range subs {
 			sub.dry = dry
@@ -39,7 +41,7 @@ func (s *Store) takeSlots(w *wait, o *op) error {
 			s.unmake(w, at, subs, errs, !dry)
 		}
 		if failed >= 0 {
-			return errs[failed]
+			return partly(errs, failed, dry)
 		}
 	}
 	o.passes = true // nobody remembers it: each slot knows its part alone
@@ -51,24 +53,48 @@ func (s *Store) takeSlots(w *wait, o *op) error {
 	return nil
 }
 
-// bySlot takes o apart.
-func (o *op) bySlot() []*op {
+// partly returns the error of a request that failed in one place, and says so if it was
+// charged in others.
+func partly(errs []error, failed int, dry bool) error {
+	charged := 0
+	for _, err := range errs {
+		if err == nil {
+			charged++
+		}
+	}
+	if dry || charged == 0 {
+		return errs[failed]
+	}
+	return fmt.Errorf("redisstore: charged in %d of %d slots, which is given back, and in one not: %w", charged, len(errs), errs[failed])
+}
+
+// Where a part is, for those that are taken apart.
+func bySlot(p *part) string {
+	slot := slotOf(p.key)
+	return string([]byte{byte(slot >> 8), byte(slot)})
+}
+
+func byKey(p *part) string { return p.key }
+
+// split takes o apart by where its parts are.
+func (o *op) split(place func(*part) string) []*op {
 	type slice struct {
 		charges []spillgate.Charge
 		index   []int
+		place   string
 		slot    uint16
 	}
 	var all []slice
 	for i := range o.charges {
 		p := &o.parts[o.of[i]]
-		slot := uint16(slots) // of those that nobody is asked about
+		where, slot := "", uint16(slots) // of those that nobody is asked about
 		if p.kind != kindNone {
-			slot = slotOf(p.key)
+			where, slot = place(p), slotOf(p.key)
 		}
-		at := slices.IndexFunc(all, func(s slice) bool { return s.slot == slot })
+		at := slices.IndexFunc(all, func(s slice) bool { return s.place == where })
 		if at < 0 {
 			at = len(all)
-			all = append(all, slice{slot: slot})
+			all = append(all, slice{place: where, slot: slot})
 		}
 		all[at].charges = append(all[at].charges, o.charges[i])
 		all[at].index = append(all[at].index, i)
