@@ -122,14 +122,63 @@ func TestChangedForSeveralCharges(t *testing.T) {
 		at = at.Add(time.Second)
 		none, two := c, c
 		none.N, two.N = 0, 2
-		free, held := charge(t, "10 at once"), charge(t, "10 at once")
-		free.N, held.Space, held.Key = 0, free.Space, free.Key
-		both(none, two, none, free, held)
+		free, held := charge(t, "3 at once"), charge(t, "3 at once")
+		free.N, held.N, held.Space, held.Key = 0, 2, free.Space, free.Key
+		trial := held
+		trial.Trial = true // it finds what is left by the others
+		both(none, two, none, trial, free, held)
 		if strings.Contains(limits[0], "burst") {
 			more := asks(c, 3, "60/h burst 30")
 			no := asks(c, 0, "60/h burst 30")
 			both(none, no, more)
 		}
 		both(two)
+	}
+}
+
+// TestBeforeTheEpoch wants of logs and slots what memory says also where the time is one
+// before 1970.
+func TestBeforeTheEpoch(t *testing.T) {
+	s, m := open(t, redistest.Start(t).Client(), redisstore.Remember(0)), spillgate.NewMemory()
+	at := time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, limit := range []string{"5/10s log", "5 at once for 10s", "5/10s burst 5", "5/10s fixed"} {
+		c := charge(t, limit)
+		for step, n := range []int64{3, 3, 0, 2, 1} {
+			c.N = n
+			got, want := make([]spillgate.Decision, 1), make([]spillgate.Decision, 1)
+			if err := s.Take(context.Background(), at, []spillgate.Charge{c}, got); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Take(context.Background(), at, []spillgate.Charge{c}, want); err != nil {
+				t.Fatal(err)
+			}
+			if got[0].Slot, want[0].Slot = 0, 0; got[0] != want[0] {
+				t.Errorf("%s, step %d:\n%+v, in memory\n%+v", limit, step, got[0], want[0])
+			}
+		}
+	}
+}
+
+// TestGivenBackBesideAChange charges a log together with a bucket whose limit has changed,
+// which takes a second round, by the server's clock, and gives the log's units back.
+func TestGivenBackBesideAChange(t *testing.T) {
+	s := open(t, redistest.Start(t).Client(), redisstore.Remember(0))
+	for _, limit := range []string{"10/h log", "10 at once"} {
+		bucket, log := charge(t, "10/h burst 10"), charge(t, limit)
+		mustTake(t, s, bucket)
+		bucket.Meter = charge(t, "20/h burst 20").Meter
+		log.N = 3
+		out := make([]spillgate.Decision, 2)
+		if err := s.Take(context.Background(), time.Time{}, []spillgate.Charge{bucket, log}, out); err != nil {
+			t.Fatal(err)
+		}
+		back := spillgate.Correction{Space: log.Space, Key: log.Key, Meter: log.Meter, Delta: -3, At: out[1].At, Slot: out[1].Slot}
+		if err := s.Settle(context.Background(), time.Time{}, []spillgate.Correction{back}); err != nil {
+			t.Fatal(err)
+		}
+		log.N = 0
+		if d := mustTake(t, s, log); d.Remaining != 10 {
+			t.Errorf("%s: %d left of 10 after all was given back", limit, d.Remaining)
+		}
 	}
 }

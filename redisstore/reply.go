@@ -46,6 +46,6 @@ func (r *scriptReply) tally(t *tally) bool {
 		n[i] = v
 	}
 	r.tallies = r.tallies[8:]
-	*t = tally{used: n[0], newest: join(n[1], n[2]), leave: join(n[3], n[4]), any: n[1] >= 0, slot: uint64(n[5]), charged: join(n[6], n[7])}
+	*t = tally{used: n[0], newest: join(n[1], n[2]), leave: join(n[3], n[4]), any: n[2] >= 0, slot: uint64(n[5]), charged: join(n[6], n[7])}
 	return true
 }

@@ -160,7 +160,18 @@ func (r *request) judge() {
 	if !r.passes {
 		r.withdraw()
 	}
-	r.share()
+	r.share(false)
+}
+
+// retell makes the decisions of logs and slots those of the round that took: the one
+// before told what each would have found alone.
+func (r *request) retell() {
+	for i := range r.parts {
+		if p := &r.parts[i]; p.kind.kept() {
+			r.decide(p, p.q, spillgate.State{}, &r.out[p.first])
+		}
+	}
+	r.share(true)
 }
 
 // decide decides one part on a state, into d, and returns the state after.
@@ -242,12 +253,14 @@ func (r *request) withdraw() {
 }
 
 // share gives every charge the decision of its part, and its share of what
-// that was granted: at least what it has to have, then what is left, in order.
-func (r *request) share() {
+// that was granted: at least what it has to have, then what is left, in order. It
+// may do so for those of logs and slots alone.
+func (r *request) share(kept bool) {
 	for i := range r.parts {
-		p := &r.parts[i]
-		p.left = r.out[p.first].Taken
-		p.took = p.left > 0
+		if p := &r.parts[i]; !kept || p.kind.kept() {
+			p.left = r.out[p.first].Taken
+			p.took = p.left > 0
+		}
 	}
 	for i := range r.charges {
 		p := &r.parts[r.of[i]]
@@ -255,6 +268,9 @@ func (r *request) share() {
 	}
 	for i := range r.charges {
 		p, c := &r.parts[r.of[i]], &r.charges[i]
+		if kept && !p.kind.kept() {
+			continue
+		}
 		if p.first != i {
 			r.out[i] = r.out[p.first]
 		}

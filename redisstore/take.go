@@ -32,11 +32,7 @@ func (s *Store) take(w *wait, o *op) error {
 		case o.replace == nil:
 			return nil
 		case o.letter == 'A':
-			for i := range o.out {
-				if p := &o.parts[o.of[i]]; p.kind == kindSlots && p.took {
-					o.out[i].Slot = p.tell.slot
-				}
-			}
+			o.retell()
 			return nil
 		default: // a log or slots refuse what they did not before
 			o.replace = nil

@@ -167,7 +167,7 @@ func (s *Store) unmake(w *wait, at time.Time, subs []*op, errs []error, taken bo
 		}
 		sub.passes = false
 		sub.withdraw()
-		sub.share()
+		sub.share(false)
 	}
 	if len(back) > 0 {
 		s.stats.overDenied.Add(1)

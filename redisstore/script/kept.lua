@@ -179,9 +179,9 @@ keeps = function()
 
 	-- tell says how a charge finds what is kept: the units used, when the
 	-- newest came, when that came which has to leave first, the number of a slot,
-	-- when it was last charged; -1 for none.
+	-- when it was last charged; -1 nanoseconds for none.
 	local function tell(r, o, need)
-		r[1], r[2], r[3], r[4], r[5], r[7], r[8] = o.used + o.pending, -1, 0, -1, 0, o.gs or -1, o.gn or 0
+		r[1], r[2], r[3], r[4], r[5], r[7], r[8] = o.used + o.pending, 0, -1, 0, -1, o.gs or 0, o.gn or -1
 		if o.pending > 0 then
 			r[2], r[3] = ts, tn
 		elseif o.count > o.first then
@@ -259,7 +259,7 @@ keeps = function()
 				end
 				return clash or 1
 			end
-			local r = {o = o, q = q, tally = {0, -1, 0, -1, 0, 0, 0, 0}}
+			local r = {o = o, q = q, tally = {0, 0, -1, 0, -1, 0, 0, -1}}
 			kept[#kept + 1] = r
 			if clash then
 				r.clash = true
