@@ -99,7 +99,9 @@ func resumerOf(s spillgate.Store) resumer {
 
 // NewEngine makes an engine that decides by p on s. What s has restored of a
 // rule, known by its name, goes on: if the rule has another limit now, what
-// was earned up to now counts under the old one.
+// was earned up to now counts under the old one. What another engine counted on
+// the same Memory is that engine's alone; a snapshot of it, restored into a new
+// one, takes it over to an engine of another policy.
 func NewEngine(p *Policy, s spillgate.Store, opts ...EngineOption) *Engine {
 	o := engineOptions{nodes: 1, track: DefaultTracked}
 	for _, opt := range opts {

@@ -130,38 +130,45 @@ func (t *tree) table() string {
 	return b.String()
 }
 
-// The files of the root package, by what they hold, stand in this section.
-const rootFiles = "## The files of the root\n"
+// The files of some packages, by what they hold, stand in sections of ARCHITECTURE.md.
+var fileSections = map[string]string{
+	".":          "## The files of the root\n",
+	"httplimit":  "## The files of `httplimit`\n",
+	"redisstore": "## The files of `redisstore`\n",
+}
 
 var fileName = regexp.MustCompile("`(\\w+\\.go)`")
 
-func TestArchitectureListsTheFilesOfTheRoot(t *testing.T) {
+func TestArchitectureListsFiles(t *testing.T) {
 	tree := open(t)
 	data, err := os.ReadFile(filepath.Join(tree.Root, "ARCHITECTURE.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(data), rootFiles)
-	if !found {
-		t.Fatalf("ARCHITECTURE.md has no section %q", rootFiles)
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	listed := make(map[string]bool)
-	for _, m := range fileName.FindAllStringSubmatch(section, -1) {
-		listed[m[1]] = true
-	}
-	for _, p := range tree.packages {
-		for _, file := range p.files {
-			if p.folder == "." && !file.test {
-				if !listed[file.name] {
-					t.Errorf("ARCHITECTURE.md does not say what %s holds: add it to the table under %q", file.name, rootFiles)
+	for folder, title := range fileSections {
+		_, section, found := strings.Cut(string(data), title)
+		if !found {
+			t.Errorf("ARCHITECTURE.md has no section %q", title)
+			continue
+		}
+		section, _, _ = strings.Cut(section, "\n## ")
+		listed := make(map[string]bool)
+		for _, m := range fileName.FindAllStringSubmatch(section, -1) {
+			listed[path.Join(folder, m[1])] = true
+		}
+		for _, p := range tree.packages {
+			for _, file := range p.files {
+				if p.folder == folder && !file.test {
+					if !listed[file.name] {
+						t.Errorf("ARCHITECTURE.md does not say what %s holds: add it to the table under %q", file.name, title)
+					}
+					delete(listed, file.name)
 				}
-				delete(listed, file.name)
 			}
 		}
-	}
-	for name := range listed {
-		t.Errorf("ARCHITECTURE.md lists %s, which does not exist", name)
+		for name := range listed {
+			t.Errorf("ARCHITECTURE.md lists %s, which does not exist", name)
+		}
 	}
 }
 
