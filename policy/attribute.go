@@ -129,7 +129,7 @@ func meant(s string) string {
 	}
 	for _, k := range kindNames {
 		word := strings.TrimSuffix(k, ".")
-		if low == word && low != s || strings.ReplaceAll(low, "_", ".") == word || low == strings.ReplaceAll(word, ".", "") {
+		if low == word && low != s || strings.ReplaceAll(low, "_", ".") == word || strings.ReplaceAll(low, "_", "-") == word || low == strings.ReplaceAll(word, ".", "") {
 			return fmt.Sprintf(" (did you mean %q?)", word)
 		}
 	}
@@ -137,7 +137,36 @@ func meant(s string) string {
 	case "ip", "client", "clientip", "remote_addr", "address":
 		return ` (did you mean "client.ip"?)`
 	}
-	return ""
+	guess := ""
+	if head, name, dotted := strings.Cut(s, "."); !dotted && usualHeader(strings.ReplaceAll(low, "_", "-")) {
+		guess = "header." + strings.ReplaceAll(low, "_", "-")
+	} else if kind := otherHeads[strings.ToLower(head)]; kind == "" {
+	} else if guess = kind + name; kind == "header." {
+		guess = kind + strings.ToLower(name)
+	}
+	if guess == "" {
+		return ""
+	}
+	if _, err := ParseAttribute(guess); err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", guess)
+}
+
+// otherHeads are the fronts of named attributes, also as others call them.
+var otherHeads = map[string]string{
+	"header": "header.", "headers": "header.", "http": "header.", "cookie": "cookie.", "cookies": "cookie.",
+	"query": "query.", "queries": "query.", "param": "query.", "params": "query.", "arg": "query.", "args": "query.",
+	"claim": "claim.", "claims": "claim.", "jwt": "claim.", "token": "claim.", "attr": "attr.", "attrs": "attr.", "attribute": "attr.",
+}
+
+// usualHeader reports whether a word without a dot is surely a header's name.
+func usualHeader(low string) bool {
+	switch low {
+	case "user-agent", "referer", "authorization", "origin", "accept", "accept-encoding", "accept-language", "content-type":
+		return true
+	}
+	return strings.HasPrefix(low, "x-") && low != "x-"
 }
 
 // Attributes is what a front knows of a request. Values are asked for at most

@@ -66,7 +66,7 @@ func ParsePart(s string) (Part, error) {
 		default:
 			if w == "else" {
 				if i++; i == len(words) {
-					return fail("else needs an attribute after it")
+					return fail("else needs an attribute after it; write one, such as else client.ip, or remove it")
 				}
 				w = words[i]
 			}
@@ -86,7 +86,7 @@ func ParsePart(s string) (Part, error) {
 		}
 	}
 	if p.Secret && p.Shown {
-		return fail("secret and shown exclude each other")
+		return fail("secret and shown exclude each other; remove one of them")
 	}
 	return p, nil
 }

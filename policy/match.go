@@ -112,6 +112,9 @@ func compilePattern(k Kind, v string) (pattern, error) {
 		if n := strings.TrimSuffix(strings.ToLower(v), "."); n != v || v == "" {
 			return pattern{}, fmt.Errorf("value %q: hosts are lower case, without a trailing dot; write %q", v, n)
 		}
+		if strings.Contains(v, "://") {
+			return pattern{}, fmt.Errorf("value %q: hosts are matched without scheme and path", v)
+		}
 		if !strings.HasPrefix(v, "[") && strings.Contains(v, ":") {
 			return pattern{}, fmt.Errorf("value %q: hosts are matched without their port", v)
 		}

@@ -107,6 +107,7 @@ func TestConditionsThatCanNeverHoldAreErrors(t *testing.T) {
 		{"host", "Example.com", "lower case"},
 		{"host", "example.com.", "trailing dot"},
 		{"host", "example.com:80", "without their port"},
+		{"host", "http://example.com", "without scheme"},
 		{"client.ip", "203.0.113.7/24", "write 203.0.113.0/24"},
 		{"client.ip", "::ffff:0:0/80", "at least 96 bits"},
 		{"client.ip", "localhost", "want an address"},
@@ -138,6 +139,10 @@ func TestAttributeNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"ip": `did you mean "client.ip"`, "Host": `did you mean "host"`, "client_ip": `did you mean "client.ip"`,
 		"header.Transfer-Encoding": "net/http takes this field away", "header.trailer": "net/http",
+		"Header.X-User": `did you mean "header.x-user"`, "headers.x-user": `did you mean "header.x-user"`, "jwt.sub": `did you mean "claim.sub"`,
+		"claims.Sub": `did you mean "claim.Sub"`, "cookies.sid": `did you mean "cookie.sid"`, "user-agent": `did you mean "header.user-agent"`,
+		"X-Api-Key": `did you mean "header.x-api-key"`, "X_Api_Key": `did you mean "header.x-api-key"`, "content_length": `did you mean "content-length"`,
+		"form.user": `"form.user"; known are`, "headers.a b": "; known are", "headers.": "; known are", "x-": "; known are",
 		"header": `did you mean "header.NAME"`, "header.": "want a name", "": "unknown attribute", "x": "known are",
 	} {
 		if _, err := ParseAttribute(name); err == nil || !strings.Contains(err.Error(), want) {

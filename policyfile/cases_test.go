@@ -33,7 +33,7 @@ func TestB136KeySourcesAreUnderstoodOrRefused(t *testing.T) {
 		"{header: X-Tenant}":   "2:32: key: want text such as client.ip, not a mapping; write header.x-tenant",
 		"{Header: X-Tenant}":   "2:32: key: want text such as client.ip, not a mapping; write header.x-tenant",
 		"{ip: null}":           "2:32: key: want text such as client.ip, not a mapping; write client.ip",
-		"Header.X-Tenant":      `2:32: key: unknown attribute "Header.X-Tenant"; did you mean "header.NAME"?`,
+		"Header.X-Tenant":      `2:32: key: unknown attribute "Header.X-Tenant"; write header.x-tenant`,
 		"null":                 "2:32: key: want text, not nothing; write a value, or remove it",
 		`""`:                   "2:32: key: ",
 		"[]":                   "2:32: key: the list is empty; name at least one, or leave it out",

@@ -3,6 +3,7 @@ package policyfile
 import (
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 
 	"github.com/spillgate/spillgate/policy"
@@ -151,6 +152,7 @@ func in[T, V any](key, about string, k kind[V], put func(into *T, v V)) field[T]
 type form[T any] struct {
 	what    string // "a rule"
 	example string
+	main    string // the key that a value by itself is meant for, "" if it can't be told
 	fields  []field[T]
 	hint    func(key string) string // the fix for a key that is unknown, if known better
 	// other reads a key that is none of the fields, and reports whether it did.
@@ -205,8 +207,15 @@ func (f *form[T]) read(d *decoder, n *yaml.Node, into *T) (mapping, bool) {
 	for i := 0; i < len(m.node.Content) && m.node.Kind == yaml.MappingNode; i += 2 {
 		there[m.node.Content[i].Value] = true
 	}
-	var ok bool
-	ok, m.strange = d.pairs(n, f.what, f.example, func(key, value *yaml.Node) {
+	example, ok := f.example, false
+	if f.main != "" && m.node.Kind == yaml.ScalarNode {
+		trial := decoder{src: d.src}
+		if f.field(f.main).read(&trial, m.node, new(T)); len(trial.errs) == 0 {
+			key, _, _ := strings.Cut(f.example, ":")
+			example = fmt.Sprintf("%s: {%s: %s}", key, f.main, m.node.Value)
+		}
+	}
+	ok, m.strange = d.pairs(n, f.what, example, func(key, value *yaml.Node) {
 		field := f.field(key.Value)
 		if field == nil && f.other != nil && f.other(d, key, value, into) {
 			return
@@ -234,6 +243,9 @@ func (f *form[T]) read(d *decoder, n *yaml.Node, into *T) (mapping, bool) {
 	return m, ok
 }
 
+// behindComma is what is left of a number with a comma.
+var behindComma = regexp.MustCompile(`^[0-9]{3}([^0-9].*)?$`)
+
 // meant returns the key that an unknown one stands for, if one comes to mind,
 // and the fix.
 func (f *form[T]) meant(key string) (known, fix string) {
@@ -241,6 +253,9 @@ func (f *form[T]) meant(key string) (known, fix string) {
 		if fix := f.hint(key); fix != "" {
 			return "", fix
 		}
+	}
+	if behindComma.MatchString(key) {
+		return "", "inside braces a comma ends a value, so write numbers without commas"
 	}
 	known = f.also[strings.ToLower(key)]
 	if known == "" {
@@ -288,8 +303,13 @@ func (d *decoder) pairs(n *yaml.Node, what, example string, each func(key, value
 	return true, strange
 }
 
-// items calls each with the entries of a list.
+// items calls each with the entries of a list, which may be left out.
 func (d *decoder) items(n *yaml.Node, want string, each func(n *yaml.Node)) bool {
+	return d.list(n, want, "name at least one, or leave it out", each)
+}
+
+// list is items for any list; fix is what to do about an empty one.
+func (d *decoder) list(n *yaml.Node, want, fix string, each func(n *yaml.Node)) bool {
 	n, ok := d.value(n)
 	if !ok {
 		return false
@@ -299,7 +319,7 @@ func (d *decoder) items(n *yaml.Node, want string, each func(n *yaml.Node)) bool
 		return false
 	}
 	if len(n.Content) == 0 {
-		d.fail(n, "name at least one, or leave it out", "the list is empty")
+		d.fail(n, fix, "the list is empty")
 		return false
 	}
 	for _, entry := range n.Content {

@@ -258,24 +258,43 @@ func attributeError(err error, word string) (msg, fix string) {
 	if wrong, fix := advice(msg); strings.HasPrefix(fix, "use ") { // it is one, and no slip
 		return wrong, fix
 	}
-	near := ""
-	if m := asked.FindStringSubmatch(msg); m != nil {
-		near = m[1]
-	} else if near = closest(word, attributeNames()); strings.HasSuffix(near, ".") {
-		near += "NAME"
-	}
-	if name, ok := strings.CutSuffix(word, "."); ok && near == "" {
-		near = name + ".NAME"
-	}
-	if low := strings.ToLower(word); near == "" && strings.HasPrefix(low, "x-") {
-		near = "header." + low
-	}
+	near := nearAttribute(err, word)
 	if near == "" {
 		return advice(msg)
 	}
 	msg, _, _ = strings.Cut(asked.ReplaceAllString(msg, ""), "; known are ")
 	return msg, fmt.Sprintf("did you mean %q?", near)
 }
+
+// nearAttribute guesses at the attribute that a word stands for of which policy
+// says err: with NAME where its name can't be guessed, "" if nothing comes to
+// mind.
+func nearAttribute(err error, word string) string {
+	if m := asked.FindStringSubmatch(err.Error()); m != nil {
+		return m[1]
+	}
+	head, name, dotted := strings.Cut(word, ".")
+	if name == "" && dotted {
+		return head + ".NAME"
+	}
+	near := closest(word, attributeNames())
+	if dotted && (near == "" || strings.HasSuffix(near, ".")) {
+		// A slip in the word before the dot, which all that is behind would outweigh.
+		if near = closest(head, []string{"header", "cookie", "query", "claim", "attr"}); near == "" {
+			return ""
+		}
+		if _, err := policy.ParseAttribute(near + "." + name); err == nil {
+			return near + "." + name
+		}
+	}
+	if strings.HasSuffix(near, ".") {
+		near += "NAME"
+	}
+	return near
+}
+
+// partWords are the words of a part besides its attributes.
+var partWords = []string{"lower", "trim", "secret", "shown", "else"}
 
 // fixPart returns the fix for what is no part of a key, "" if policy says it
 // best.
@@ -293,12 +312,15 @@ func fixPart(s string) string {
 	for i, w := range words {
 		name, bits, grouped := strings.Cut(w, "/")
 		_, err := policy.ParseAttribute(name)
-		if err != nil && (i == 0 || words[i-1] == "else") {
-			if m := asked.FindStringSubmatch(err.Error()); m != nil {
-				name = m[1]
-			} else if near := closest(name, attributeNames()); near != "" && !strings.HasSuffix(near, ".") {
-				name = near
-			}
+		near := ""
+		switch {
+		case i > 0 && words[i-1] != "else":
+			near = closest(w, partWords)
+		case err != nil:
+			near = nearAttribute(err, name)
+		}
+		if near != "" {
+			name = near
 		}
 		if n, err := strconv.Atoi(bits); grouped && err == nil && n < 32 {
 			bits = "32"

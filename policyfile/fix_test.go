@@ -32,6 +32,10 @@ var slips = []struct{ place, slip, write string }{
 	{limitSlip, "10/year", "10/365d"},
 	{limitSlip, "{rate: 10, per: s, burst: 20}", "10/s burst 20"},
 	{limitSlip, "{limit: 10, window: 1 minute}", "10/min"},
+	{limitSlip, "10/calender day", "10/calendar day"},
+	{limitSlip, "10/calender dya in Europe/Berlin", "10/calendar day in Europe/Berlin"},
+	{limitSlip, "10/secnd bust 20", "10/s burst 20"},
+	{limitSlip, "10 at onces", "10 at once"},
 	{ttlSlip, "1h30m", "90m"},
 	{ttlSlip, "1.5h", "90m"},
 	{ttlSlip, "1 minute", "1m"},
@@ -56,6 +60,19 @@ var slips = []struct{ place, slip, write string }{
 	{"rules: [{name: a, limit: 10/s}, {name: %s, limit: 10/s}]", "a", "a-2"},
 	{"rules: [{name: a, limit: 10/s, unit: %s}]", "LLM tokens", "llm-tokens"},
 	{keySlip, "ip", "client.ip"},
+	{keySlip, "clinet.ip", "client.ip"},
+	{keySlip, "user lowr", "user lower"},
+	{keySlip, "user else client.ip/56 Secret", "user else client.ip/56 secret"},
+	{keySlip, "jwt.sub", "claim.sub"},
+	{keySlip, "claims.sub", "claim.sub"},
+	{keySlip, "clam.sub trimm", "claim.sub trim"},
+	{claimedSlip, "Header.X-User", "header.x-user"},
+	{claimedSlip, "user-agent", "header.user-agent"},
+	{claimedSlip, "X-User lowr", "header.x-user lower"},
+	{claimedSlip, "hedaer.x-user", "header.x-user"},
+	{claimedSlip, "cookies.sid", "cookie.sid"},
+	{"rules: [{name: a, limit: 10/s, delay: {most: %s}}]", "1h", "5m, the most"},
+	{"server: {store: {redis: redis://127.0.0.1, timeout: %s}}\nrules: [{name: a, limit: 10/s}]", "1h", "10s, the most"},
 	{keySlip, "Client.IP", "client.ip"},
 	{keySlip, "client.ip/8", "client.ip/32"},
 	{keySlip, "user or client.ip", "user else client.ip"},
@@ -107,6 +124,7 @@ const (
 	limitSlip    = "rules: [{name: a, limit: %s}]"
 	ttlSlip      = "rules: [{name: a, limit: 10/s, ttl: %s}]"
 	keySlip      = "rules: [{name: a, limit: 10/s, key: %s}]"
+	claimedSlip  = "rules: [{name: a, limit: 10/s, key: %s}, {name: b, limit: 50/s, key: client.ip}]"
 	listenSlip   = "server: {listen: %s}\nrules: [{name: a, limit: 10/s}]"
 	upstreamSlip = "server: {upstream: %s}\nrules: [{name: a, limit: 10/s}]"
 )
@@ -163,6 +181,30 @@ func TestReportsHaveFixes(t *testing.T) {
 			if e.Fix == "" && !strings.HasPrefix(e.Msg, "not YAML: ") {
 				t.Errorf("no fix: %v", e)
 			}
+		}
+	}
+}
+
+// TestFixesNameWhatIsMeant looks at what fixes say that are not "write X".
+func TestFixesNameWhatIsMeant(t *testing.T) {
+	for _, c := range []struct{ place, slip, fix string }{
+		{"server: {store: {redis: redis://127.0.0.1, timeout: %s}}\nrules: [{name: a, limit: 10/s}]", "20", "name the unit: 20ms"},
+		{"server: {store: {redis: redis://127.0.0.1, timeout: %s}}\nrules: [{name: a, limit: 10/s}]", "5", "name the unit: 5ms or 5s"},
+		{"server: {store: %s}\nrules: [{name: a, limit: 10/s}]", "redis://localhost", "write store: {redis: redis://localhost}"},
+		{"server: {store: %s}\nrules: [{name: a, limit: 10/s}]", "7", "write store: {redis: redis://127.0.0.1:6379}"},
+		{"rules: [{name: a, limit: 10/s, delay: %s}]", "5s", "write delay: {most: 5s}"},
+		{"rules: [{name: a, limit: 10/s, backup: %s}]", "http://a.example", "write backup: {upstream: http://a.example}"},
+		{ttlSlip, "60", "name the unit: 60s, 60m or 60h"},
+		{"rules: %s", "[]", "write at least one, such as rules: [{name: all, limit: 10/s, key: client.ip}]"},
+		{"server: {client_ip: {from: x-real-ip, trusted: %s}}\nrules: [{name: a, limit: 10/s}]", "[]", "name at least one"},
+		{keySlip, "header.x-user lower upper", "known are lower, trim, secret, shown and else ATTRIBUTE"},
+		{keySlip, "user secret shown", "remove one of them"},
+		{keySlip, "form.user", "known are client.ip, method, path, host, route, user, tenant, device, header.NAME, cookie.NAME, query.NAME, claim.NAME, attr.NAME, content-length, tls.client"},
+	} {
+		_, err := Parse("x", []byte(strings.Replace(c.place, "%s", c.slip, 1)))
+		var errs Errors
+		if !errors.As(err, &errs) || len(errs) != 1 || errs[0].Fix != c.fix {
+			t.Errorf("%s: error %v, want one with the fix %q", c.slip, err, c.fix)
 		}
 	}
 }

@@ -99,25 +99,56 @@ func spoken(s string) time.Duration {
 	return time.Duration(math.Round(sum))
 }
 
-// fixDuration returns the fix for what is no duration; other is what else can be
-// done.
-func fixDuration(s, other string) string {
-	forms := "write a time such as 10m" + other
+// A span of times is what a duration may be.
+type timeSpan struct {
+	least, most time.Duration
+	example     string
+	other       string // what else can be done than to write one
+}
+
+// write returns the fix for a time that is meant.
+func (r timeSpan) write(d time.Duration) string {
+	switch {
+	case d < r.least:
+		return fmt.Sprintf("write %s, the least", FormatPeriod(r.least))
+	case d > r.most:
+		return fmt.Sprintf("write %s, the most", FormatPeriod(r.most))
+	}
+	return "write " + FormatPeriod(d)
+}
+
+// fix returns the fix for what is no duration in r.
+func (r timeSpan) fix(s string) string {
+	forms := "write a time such as " + r.example + r.other
 	if len(s) > maxSlip {
 		return forms
 	}
 	s = strings.TrimPrefix(s, "calendar ")
-	if decimal.MatchString(s) && s != "0" && s[0] != '-' {
-		return fmt.Sprintf("name the unit: %ss, %sm or %sh", s, s, s)
+	if n, err := strconv.ParseInt(s, 10, 64); decimal.MatchString(s) && n > 0 {
+		var good []string
+		for _, unit := range []string{"ms", "s", "m", "h"} {
+			l, lerr := spillgate.ParseLimit("1/" + s + unit)
+			if err == nil && lerr == nil && r.least <= l.Period && l.Period <= r.most && (unit != "ms" || r.most < time.Hour) {
+				good = append(good, s+unit)
+			}
+		}
+		switch n := len(good); n {
+		case 0:
+			return forms
+		case 1:
+			return "name the unit: " + good[0]
+		default:
+			return fmt.Sprintf("name the unit: %s or %s", strings.Join(good[:n-1], ", "), good[n-1])
+		}
 	}
 	if d := spoken(s); d > 0 {
-		return "write " + FormatPeriod(d)
+		return r.write(d)
 	}
 	if d := spoken(strings.SplitN(s, " burst", 2)[0]); d > 0 {
-		return "write " + FormatPeriod(d)
+		return r.write(d)
 	}
 	if m := spokenPart.FindStringSubmatch(s); m != nil && len(m[0]) == len(s) && unitWord(m[2]) != "" && strings.Trim(m[1], "0.") != "" {
-		return "write 366d, the most"
+		return r.write(math.MaxInt64)
 	}
 	return forms
 }
@@ -164,7 +195,33 @@ func fixLimit(s string) string {
 			return "write " + m[1] + " in " + c
 		}
 	}
+	if c := respelt(s); good(c) {
+		return "write " + c
+	} else if c != s {
+		return fixLimit(c)
+	}
 	return forms
+}
+
+// limitWords are the words of limits, but for names of time zones.
+var limitWords = []string{"second", "minute", "hour", "day", "week", "month", "calendar", "at", "once", "for", "burst", "queue", "fixed", "sliding", "log", "fill", "per", "unlimited"}
+
+var letters = regexp.MustCompile(`[a-z]+`)
+
+// respelt returns a limit with words that are known in place of those that are
+// nearly. What it returns it returns again.
+func respelt(s string) string {
+	head, zone, zoned := strings.Cut(s, " in ")
+	head = letters.ReplaceAllStringFunc(strings.ToLower(head), func(w string) string {
+		if near := closest(w, limitWords); near != "" && unitWord(w) == "" {
+			return near
+		}
+		return w
+	})
+	if zoned {
+		head += " in " + zone
+	}
+	return head
 }
 
 // rate returns n units in a period in the grammar of limits: a fraction of a

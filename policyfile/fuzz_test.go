@@ -92,7 +92,7 @@ func FuzzFixes(f *testing.F) {
 				t.Errorf("limit %q: told to write %q: %v", s, w, err)
 			}
 		}
-		if w, ok := told(fixDuration(s, "")); ok {
+		if w, ok := told(timeSpan{1, maxPeriod, "10m", ""}.fix(s)); ok {
 			if l, err := spillgate.ParseLimit("1/" + w); err != nil || FormatPeriod(l.Period) != w {
 				t.Errorf("ttl %q: told to write %q: %v", s, w, err)
 			}

@@ -9,10 +9,11 @@ import (
 
 var delayForm = form[policy.Delay]{
 	what:    "a delay",
-	example: "delay: {most: 2s, queue: 100}",
+	example: "delay: {most: 2s}",
+	main:    "most",
 	also:    map[string]string{"max": "most", "longest": "most", "wait": "most", "timeout": "most", "length": "queue", "size": "queue"},
 	fields: []field[policy.Delay]{
-		in("most", "The longest that a request is held, up to 5m.", duration,
+		in("most", "The longest that a request is held, up to 5m.", durationIn(timeSpan{time.Millisecond, policy.MaxDelay, "2s", ""}),
 			func(to *policy.Delay, v time.Duration) { to.Most = v }),
 		in("queue", "How many may wait for one key; 100 if left out.", whole(1, policy.MaxQueue),
 			func(to *policy.Delay, v int64) { to.Queue = int(v) }),
@@ -30,8 +31,6 @@ var delayField = field[policy.Rule]{
 		case !ok || m.spoilt():
 		case m.values["most"] == nil:
 			d.fail(m.node, "add most: 2s", "the longest wait is missing")
-		case to.Most < time.Millisecond || to.Most > policy.MaxDelay:
-			d.fail(m.at("most"), "write a time of 1ms to 5m", "most: %s is out of range", FormatPeriod(to.Most))
 		default:
 			r.Delay = to
 		}
@@ -41,6 +40,7 @@ var delayField = field[policy.Rule]{
 var backupForm = form[policy.Backup]{
 	what:    "a backup",
 	example: "backup: {upstream: http://127.0.0.1:9001, match: {client.ip: 10.0.0.0/8}}",
+	main:    "upstream",
 	also:    map[string]string{"to": "upstream", "url": "upstream", "server": "upstream", "if": "match", "when": "match", "for": "match"},
 	fields: []field[policy.Backup]{
 		in("upstream", "Where the gateway sends those whom the rule refuses and prefers.", upstream,

@@ -83,8 +83,14 @@ func wordOr(fix string) kind[string] {
 	}
 }
 
-// oneOrMore is one value of a kind, or a list of them.
-func oneOrMore[V any](k kind[V]) kind[[]V] {
+// oneOrMore is one value of a kind, or a list of them, which may be left out.
+func oneOrMore[V any](k kind[V]) kind[[]V] { return oneOrMoreElse(k, "name at least one, or leave it out") }
+
+// needed is oneOrMore of what can't be left out.
+func needed[V any](k kind[V]) kind[[]V] { return oneOrMoreElse(k, "name at least one") }
+
+// oneOrMoreElse is oneOrMore; fix is what to do about an empty list.
+func oneOrMoreElse[V any](k kind[V], fix string) kind[[]V] {
 	return kind[[]V]{
 		schema: schema{"anyOf": []any{k.schema, schema{"type": "array", "minItems": 1, "items": k.schema}}},
 		read: func(d *decoder, n *yaml.Node) (out []V, good bool) {
@@ -97,7 +103,7 @@ func oneOrMore[V any](k kind[V]) kind[[]V] {
 				return []V{one}, ok
 			}
 			good = true
-			ok = d.items(v, "a list", func(n *yaml.Node) {
+			ok = d.list(v, "a list", fix, func(n *yaml.Node) {
 				one, ok := k.read(d, n)
 				out, good = append(out, one), good && ok
 			})
@@ -220,6 +226,8 @@ var limit = kind[spillgate.Limit]{
 				fix = limitOf(n)
 			case n.Kind == yaml.SequenceNode:
 				fix = "write one limit; each other one is a rule of its own"
+			case thousands.MatchString(d.src.after(n.Line, n.Column)) && !strings.HasPrefix(fixLimit(thousands.FindString(d.src.after(n.Line, n.Column))), fixLimitForms):
+				fix = fixLimit(thousands.FindString(d.src.after(n.Line, n.Column)))
 			case n.Value == "0":
 				fix = `write "deny: true" in place of the limit, to refuse all`
 			case decimal.MatchString(n.Value) && n.Value[0] != '-':
@@ -250,6 +258,9 @@ var limit = kind[spillgate.Limit]{
 		return l, err == nil
 	},
 }
+
+// thousands begins with a number whose commas, inside braces, end a value.
+var thousands = regexp.MustCompile(`^[0-9]{1,3}(,[0-9]{3})+[^,}\]#]*`)
 
 // limitOf returns the fix for a limit that is written as a mapping.
 func limitOf(n *yaml.Node) string {
@@ -290,26 +301,26 @@ func (d *decoder) inside(n *yaml.Node, offset int) (line, column int) {
 
 var (
 	// duration is a time in the form of a limit's period.
-	duration = durationOr("")
+	duration = durationIn(timeSpan{1, maxPeriod, "10m", ""})
 	// lifetime is a ttl, which nobody needs.
-	lifetime = durationOr(", or leave it out: a caller is then forgotten when its limit is full again")
+	lifetime = durationIn(timeSpan{1, maxPeriod, "10m", ", or leave it out: a caller is then forgotten when its limit is full again"})
 )
 
-// durationOr is a duration that may be something else.
-func durationOr(other string) kind[time.Duration] {
+// durationIn is a duration in a span of times.
+func durationIn(r timeSpan) kind[time.Duration] {
+	want := fmt.Sprintf("a time of %s to %s: a whole number and a unit (ns, us, ms, s, m or min, h, d, w), such as %s", FormatPeriod(r.least), FormatPeriod(r.most), r.example)
 	return kind[time.Duration]{schema: durationSchema, read: func(d *decoder, n *yaml.Node) (time.Duration, bool) {
-		const want = "a time of 1ns to 366d: a whole number and a unit (ns, us, ms, s, m or min, h, d, w), such as 10m"
 		n, ok := d.scalar(n, want)
 		if !ok {
 			return 0, false
 		}
 		s := n.Value
 		if n.ShortTag() == "!!str" && s != "" && '0' <= s[0] && s[0] <= '9' && !strings.Contains(s, " ") {
-			if l, err := spillgate.ParseLimit("1/" + s); err == nil {
+			if l, err := spillgate.ParseLimit("1/" + s); err == nil && r.least <= l.Period && l.Period <= r.most {
 				return l.Period, true
 			}
 		}
-		d.wrong(n, want, fixDuration(s, other))
+		d.wrong(n, want, r.fix(s))
 		return 0, false
 	}}
 }

@@ -3,6 +3,7 @@ package policyfile
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ var documentForm = form[document]{
 			key: "rules", about: "The rules. All that match a request apply; their order does not matter.",
 			schema: schema{"type": "array", "minItems": 1, "maxItems": policy.MaxRules, "items": schema{"$ref": "#/$defs/rule"}},
 			read: func(d *decoder, n *yaml.Node, into *document) {
-				d.items(n, "a list of rules", into.rule(d))
+				d.list(n, "a list of rules", "write at least one, such as rules: [{name: all, limit: 10/s, key: client.ip}]", into.rule(d))
 			},
 		},
 		{
@@ -125,7 +126,7 @@ var clientIPForm = form[clientip.Options]{
 	example: "client_ip: {trusted: private, from: x-forwarded-for}",
 	also:    map[string]string{"header": "from", "proxies": "trusted", "networks": "trusted"},
 	fields: []field[clientip.Options]{
-		in("trusted", "The proxies' networks: addresses, CIDRs, or private, loopback, link-local, unix, any.", oneOrMore(wordOr("write an address, a network, or a name such as private")),
+		in("trusted", "The proxies' networks: addresses, CIDRs, or private, loopback, link-local, unix, any.", needed(wordOr("write an address, a network, or a name such as private")),
 			func(o *clientip.Options, v []string) { o.Trusted = v }),
 		in("from", "The one header that the proxies set: forwarded, x-forwarded-for, or one that holds a single address.", word,
 			func(o *clientip.Options, v string) { o.Header = v }),
@@ -231,8 +232,8 @@ var ruleForm = form[policy.Rule]{
 		case "disabled":
 			return "a rule that is off has enabled: false"
 		}
-		if port(key) && len(key) == 3 {
-			return fmt.Sprintf("several statuses are a list: failures: [401, %s]", key)
+		if port(key) && len(key) == 3 && '1' <= key[0] && key[0] <= '5' {
+			return fmt.Sprintf("several statuses are a list: failures: [401, %s]; a number has no commas", key)
 		}
 		if _, err := policy.ParseAttribute(key); err == nil {
 			return fmt.Sprintf("a condition stands under match: match: {%s: …}", key)
@@ -321,6 +322,9 @@ func attributeNames() []string {
 	return names
 }
 
+// badAttribute finds the word in what policy says of one that is no attribute.
+var badAttribute = regexp.MustCompile(`^(?:unknown )?attribute "([^"]*)"`)
+
 // part is a part of a key.
 var part = kind[policy.Part]{
 	schema: schema{
@@ -344,7 +348,10 @@ var part = kind[policy.Part]{
 		if err == nil {
 			return p, true
 		}
-		msg, fix := attributeError(err, s)
+		msg, fix := advice(plain(err))
+		if word := badAttribute.FindStringSubmatch(msg); word != nil {
+			msg, fix = attributeError(err, word[1])
+		}
 		if better := fixPart(s); better != "" {
 			fix = better
 		} else if fix == "" {

@@ -194,6 +194,14 @@ func (s *source) syntax(err error) *Error {
 		msg, fix = fmt.Sprintf("not YAML: a value can't begin with %c", here[0]), "put it in quotes"
 	case strings.HasPrefix(load.Message, "mapping values are not allowed"):
 		fix = `check the indentation; a value that holds ": " must be in quotes`
+	case strings.HasPrefix(here, "]"), strings.HasPrefix(here, "}"):
+		fix = fmt.Sprintf("remove the %c, or write the bracket that it closes", here[0])
+	case strings.HasPrefix(load.Message, "did not find expected '-'"), strings.HasPrefix(load.Message, "did not find expected key"), strings.HasPrefix(load.Message, "did not find expected <document start>"):
+		fix = "check the indentation: what stands side by side begins in the same column"
+	case strings.HasPrefix(load.Message, "did not find expected ','") && load.ContextMark.Line > 0 && fix == "":
+		fix = fmt.Sprintf("close the bracket that opens in line %d, or write a comma between its values", load.ContextMark.Line)
+	case strings.HasPrefix(load.Message, "could not find expected ':'") && load.ContextMark.Line > 0:
+		at, msg, fix = load.ContextMark, "not YAML: a key without its value", `write "key: value", with a colon and a space`
 	}
 	e := s.errorAt(at.Line, at.Column, msg, fix)
 	e.Err = err

@@ -67,12 +67,13 @@ var storeField = field[Server]{
 
 var storeForm = form[Store]{
 	what:    "the store part",
-	example: "store: {redis: redis://127.0.0.1:6379, nodes: 3}",
+	example: "store: {redis: redis://127.0.0.1:6379}",
+	main:    "redis",
 	also: map[string]string{"url": "redis", "address": "redis", "addr": "redis", "valkey": "redis", "master": "sentinel", "replicas": "nodes",
 		"budget": "timeout", "password": "password_file", "sentinel_password": "sentinel_password_file", "sentinel_username": "sentinel_user", "seed": "seed_file",
 		"ca": "ca_file", "cert_file": "certificate_file", "certificate": "certificate_file", "key": "key_file"},
 	fields: []field[Store]{
-		in("redis", "The servers: redis://HOST:PORT, or rediss:// for TLS. Several are Sentinels, or some of a cluster.", oneOrMore(redisURL),
+		in("redis", "The servers: redis://HOST:PORT, or rediss:// for TLS. Several are Sentinels, or some of a cluster.", needed(redisURL),
 			func(s *Store, v []string) { s.Redis = v }),
 		in("sentinel", "The name of the primary: the servers are Sentinels that watch it.", word,
 			func(s *Store, v string) { s.Sentinel = v }),
@@ -94,7 +95,7 @@ var storeForm = form[Store]{
 			func(s *Store, v string) { s.Prefix = v }),
 		in("nodes", "How many gateways share the store: while it fails, a rule with on_fault local counts by its part of the limit. Left out, they count each other.", whole(1, maxNodes),
 			func(s *Store, v int64) { s.Nodes = int(v) }),
-		in("timeout", "How long a call may take, 1ms to 10s; 20ms if left out.", duration,
+		in("timeout", "How long a call may take, 1ms to 10s; 20ms if left out.", durationIn(timeSpan{time.Millisecond, 10 * time.Second, "20ms", ""}),
 			func(s *Store, v time.Duration) { s.Timeout = v }),
 		in("mode", "exact asks for every request; leased takes blocks for keys in demand.", oneOf(choice[bool]{"exact", false}, choice[bool]{"leased", true}),
 			func(s *Store, v bool) { s.Leased = v }),
@@ -138,8 +139,6 @@ func readStore(d *decoder, n *yaml.Node, into *Server) {
 		d.fail(m.at("key_file"), "add certificate_file: /etc/spillgate/redis.crt", "the key's certificate is not named")
 	case s.CAFile+s.CertificateFile != "" && !s.TLS():
 		d.fail(m.at("ca_file", "certificate_file"), "write rediss:// for TLS", "redis: redis:// is spoken without TLS, so no certificate has an effect")
-	case s.Timeout != 0 && (s.Timeout < time.Millisecond || s.Timeout > 10*time.Second):
-		d.fail(m.at("timeout"), "write a time of 1ms to 10s", "timeout: %s is out of range", FormatPeriod(s.Timeout))
 	case m.values["share"] != nil && !s.Leased:
 		d.fail(m.at("share"), "add mode: leased, or remove it", "share: only blocks have a share, and none are taken in mode exact")
 	case m.values["share"] != nil && s.Share == 0:

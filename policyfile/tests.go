@@ -100,7 +100,7 @@ var testForm = form[Test]{
 			key: "requests", about: "The requests, in the order of their times.",
 			schema: schema{"type": "array", "minItems": 1, "items": schema{"$ref": "#/$defs/request"}},
 			read: func(d *decoder, n *yaml.Node, t *Test) {
-				d.items(n, "a list of requests", func(n *yaml.Node) {
+				d.list(n, "a list of requests", "write at least one, such as requests: [{expect: allowed}]", func(n *yaml.Node) {
 					a := request{times: 1, node: target(n)}
 					outer := d.in
 					d.in = ""
