@@ -1,5 +1,7 @@
 package policy
 
+import "iter"
+
 // slots are the attributes that the rules of a policy speak of, in conditions
 // and keys. An attribute's slot is its place among them, from 1 on; a condition
 // or a part without a slot reads its attribute anew each time.
@@ -16,11 +18,6 @@ func newSlots(rules []rule) slots {
 		}
 		return at[a]
 	}
-	number := func(cs []condition) {
-		for i := range cs {
-			cs[i].slot = slot(cs[i].attr)
-		}
-	}
 	for i := range rules {
 		r := &rules[i]
 		for j := range r.Key {
@@ -30,19 +27,47 @@ func newSlots(rules []rule) slots {
 				p.slots[k] = slot(a)
 			}
 		}
-		for _, cs := range r.when() {
-			number(cs)
+	}
+	for c := range conditionsOf(rules) {
+		c.slot = slot(c.attr)
+	}
+	boundLooks(conditionsOf(rules))
+	return s
+}
+
+// conditionsOf returns the conditions of all rules.
+func conditionsOf(rules []rule) iter.Seq[*condition] {
+	return func(yield func(*condition) bool) {
+		each := func(cs []condition) bool {
+			for i := range cs {
+				if !yield(&cs[i]) {
+					return false
+				}
+			}
+			return true
 		}
-		number(r.backup)
-		for j := range r.lanes {
-			number(r.lanes[j].match)
-		}
-		for j := range r.prices {
-			number(r.prices[j].match)
-			number(r.prices[j].from)
+		for i := range rules {
+			r := &rules[i]
+			for _, cs := range r.when() {
+				if !each(cs) {
+					return
+				}
+			}
+			if !each(r.backup) {
+				return
+			}
+			for j := range r.lanes {
+				if !each(r.lanes[j].match) {
+					return
+				}
+			}
+			for j := range r.prices {
+				if !each(r.prices[j].match) || !each(r.prices[j].from) {
+					return
+				}
+			}
 		}
 	}
-	return s
 }
 
 // A cache holds what was read of a request: many rules ask for the same
@@ -62,6 +87,7 @@ type reads struct {
 	from, to int
 	more     int // where its repeats end, which begin at to
 	ok       bool
+	any      bool // it was too long for some patterns
 }
 
 // begin makes c ready for another request, under a policy with these slots.
@@ -94,7 +120,7 @@ func (r *request) read(slot int) ([]byte, bool) {
 
 func (c *cache) fetch(attrs Attributes, slot int) {
 	at := &c.reads[slot-1]
-	at.round, at.from = c.round, len(c.text)
+	at.round, at.from, at.any = c.round, len(c.text), false
 	c.text, at.ok = attrs.AppendAttr(c.text, c.slots[slot-1])
 	if c.anyCase && c.slots[slot-1].Kind == Path {
 		c.text = foldCase(c.text, at.from)

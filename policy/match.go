@@ -41,6 +41,8 @@ type condition struct {
 	slot     int // of the attribute in a [cache]
 	want     []pattern
 	unwanted []pattern
+	looking  int // how many of these look through values,
+	longest  int // which are no longer than that
 }
 
 type pattern struct {
@@ -48,6 +50,11 @@ type pattern struct {
 	globs  bool
 	under  bool // text is a folder without stars, and all under it is met
 	prefix netip.Prefix
+
+	// Of one that globs and is not under:
+	parts []glob // one, or those of a path's segments
+	rest  bool   // of a path: any may follow
+	looks bool   // it looks through a value, and not only at its ends
 }
 
 func compileMatch(m Match) ([]condition, error) {
@@ -64,6 +71,9 @@ func compileMatch(m Match) ([]condition, error) {
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", c.Attribute, err)
 				}
+				if p.looks {
+					cc.looking++
+				}
 				if not {
 					cc.unwanted = append(cc.unwanted, p)
 				} else {
@@ -71,6 +81,7 @@ func compileMatch(m Match) ([]condition, error) {
 				}
 			}
 		}
+		cc.longest = longestLooked(cc.looking)
 		out = append(out, cc)
 	}
 	return out, nil
@@ -125,7 +136,11 @@ func compilePattern(k Kind, v string) (pattern, error) {
 	if folder, ok := strings.CutSuffix(v, "/**"); ok && k == Path && folder != "" && !strings.Contains(folder, "*") {
 		return pattern{text: folder, globs: true, under: true}, nil
 	}
-	return pattern{text: v, globs: strings.Contains(v, "*")}, nil
+	p := pattern{text: v, globs: strings.Contains(v, "*")}
+	if p.globs {
+		p.split(k)
+	}
+	return p, nil
 }
 
 // methods are those of RFC 9110 and PATCH (RFC 5789). Others are taken as they
@@ -159,7 +174,8 @@ func misspelt(v string) string {
 }
 
 // holds reports whether the request meets c. A path or a method meets it if any of its
-// readings does, or, where all is asked for, only if every one does.
+// readings does, or, where all is asked for, only if every one does. A value that is too
+// long to be looked through may be any.
 func (c *condition) holds(r *request, all bool) bool {
 	switch c.attr.Kind {
 	case ClientIP:
@@ -169,6 +185,9 @@ func (c *condition) holds(r *request, all bool) bool {
 		v, ok := r.known(c.attr, c.slot)
 		if !ok {
 			return len(c.want) == 0
+		}
+		if c.tooLong(r, len(v)) {
+			return !all
 		}
 		for {
 			i := bytes.IndexByte(v, readingsEnd)
@@ -188,7 +207,11 @@ func (c *condition) holds(r *request, all bool) bool {
 	if !ok {
 		return len(c.want) == 0
 	}
-	if each := r.repeats(c.attr, c.slot); len(each) > 0 {
+	each := r.repeats(c.attr, c.slot)
+	if c.tooLong(r, len(v)+len(each)) {
+		return !all
+	}
+	if len(each) > 0 {
 		return c.holdsEach(v, each, all)
 	}
 	return c.meets(v)
@@ -220,74 +243,12 @@ func meets(ps []pattern, k Kind, v []byte) bool {
 				return true
 			}
 		case k == Path:
-			if pathGlob(p.text, v) {
+			if p.meetsPath(v) {
 				return true
 			}
-		case glob(p.text, v):
+		case p.parts[0].matches(v):
 			return true
 		}
 	}
 	return false
-}
-
-// glob matches v against pat, in which * stands for any run. Linear in the
-// product at worst, with no recursion: the last star only is ever retried.
-func glob(pat string, v []byte) bool {
-	star, mark := -1, 0
-	i, j := 0, 0
-	for j < len(v) {
-		switch {
-		case i < len(pat) && pat[i] == '*':
-			star, mark = i, j
-			i++
-		case i < len(pat) && pat[i] == v[j]:
-			i++
-			j++
-		case star >= 0:
-			mark++
-			i, j = star+1, mark
-		default:
-			return false
-		}
-	}
-	for i < len(pat) && pat[i] == '*' {
-		i++
-	}
-	return i == len(pat)
-}
-
-// pathGlob matches segment by segment; a last segment ** stands for any rest,
-// also for none.
-func pathGlob(pat string, v []byte) bool {
-	for {
-		if pat == "/**" {
-			return true
-		}
-		if pat == "" || len(v) == 0 {
-			return pat == "" && len(v) == 0
-		}
-		if v[0] != '/' {
-			return false
-		}
-		var ps string
-		ps, pat = cutSegment(pat)
-		seg := v[1:]
-		if i := bytes.IndexByte(seg, '/'); i >= 0 {
-			seg, v = seg[:i], seg[i:]
-		} else {
-			v = nil
-		}
-		if !glob(ps, seg) {
-			return false
-		}
-	}
-}
-
-// cutSegment cuts "/seg" off the front of a pattern.
-func cutSegment(pat string) (seg, rest string) {
-	pat = pat[1:]
-	if i := strings.IndexByte(pat, '/'); i >= 0 {
-		return pat[:i], pat[i:]
-	}
-	return pat, ""
 }

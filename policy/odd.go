@@ -7,8 +7,8 @@ import (
 	"github.com/spillgate/spillgate"
 )
 
-// An OddError says that a request may be so much at once, by a path of many readings
-// or a field with several values, that more rules speak of it than can apply to one
+// An OddError says that a request may be so much at once, by a path of many readings,
+// a field with several values, or a value too long to be looked through, that more rules speak of it than can apply to one
 // ([spillgate.MaxCharges]). It is the client's fault.
 type OddError struct{ Attribute Attribute }
 
@@ -29,7 +29,7 @@ func (s *scratch) full(v *Verdict) bool {
 		if at.round != s.cache.round {
 			continue
 		}
-		if at.more > at.to || a.Kind.read() && bytes.IndexByte(s.cache.text[at.from:at.to], readingsEnd) >= 0 {
+		if at.any || at.more > at.to || a.Kind.read() && bytes.IndexByte(s.cache.text[at.from:at.to], readingsEnd) >= 0 {
 			v.alone()
 			v.err = &OddError{*a}
 			return true

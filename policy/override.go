@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -186,6 +187,7 @@ func (p *Policy) WithOverrides(list []Override) (*Policy, error) {
 		c.add(i, list[i])
 	}
 	c.checkExposed()
+	boundLooks(c.o.searchedConditions())
 	if n := len(c.v4) + len(c.v6) + len(c.o.nodes); n > MaxEntries {
 		c.bad(len(list)-1, "list", 0, fmt.Errorf("%d addresses, networks and values in all overrides together; at most %d", n, MaxEntries))
 	}
@@ -196,6 +198,19 @@ func (p *Policy) WithOverrides(list []Override) (*Policy, error) {
 	c.o.v6, c.o.nodes = newNetworks(c.v6, c.o.nodes)
 	q.overrides = c.o
 	return &q, nil
+}
+
+// searchedConditions returns those of the overrides that are asked one by one.
+func (o *Overrides) searchedConditions() iter.Seq[*condition] {
+	return func(yield func(*condition) bool) {
+		for _, n := range o.searched {
+			for m := o.all[o.nodes[n].over].match; len(m) > 0; m = m[1:] {
+				if !yield(&m[0]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // valuesKey is what tells values apart.

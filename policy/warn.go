@@ -164,7 +164,7 @@ func (p *pattern) includes(q *pattern, k Kind) bool {
 	case p.under:
 		return q.under && (q.text == p.text || strings.HasPrefix(q.text, p.text+"/"))
 	}
-	return *p == *q || k != Path && p.text == "*"
+	return p.text == q.text && p.under == q.under || k != Path && p.text == "*"
 }
 
 // burst warns of bursts that are many times what the rate earns.
