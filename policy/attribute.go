@@ -141,7 +141,7 @@ func meant(s string) string {
 	if head, name, dotted := strings.Cut(s, "."); !dotted && usualHeader(strings.ReplaceAll(low, "_", "-")) {
 		guess = "header." + strings.ReplaceAll(low, "_", "-")
 	} else if kind := otherHeads[strings.ToLower(head)]; kind == "" {
-	} else if guess = kind + name; kind == "header." {
+	} else if guess = kind + name; kind == "header." || kind == "proxy." {
 		guess = kind + strings.ToLower(name)
 	}
 	if guess == "" {
@@ -157,7 +157,7 @@ func meant(s string) string {
 var otherHeads = map[string]string{
 	"header": "header.", "headers": "header.", "http": "header.", "cookie": "cookie.", "cookies": "cookie.",
 	"query": "query.", "queries": "query.", "param": "query.", "params": "query.", "arg": "query.", "args": "query.",
-	"claim": "claim.", "claims": "claim.", "jwt": "claim.", "token": "claim.", "attr": "attr.", "attrs": "attr.", "attribute": "attr.",
+	"claim": "claim.", "claims": "claim.", "jwt": "claim.", "token": "claim.", "attr": "attr.", "attrs": "attr.", "attribute": "attr.", "proxy": "proxy.",
 }
 
 // usualHeader reports whether a word without a dot is surely a header's name.

@@ -62,6 +62,8 @@ var slips = []struct{ place, slip, write string }{
 	{keySlip, "ip", "client.ip"},
 	{keySlip, "clinet.ip", "client.ip"},
 	{keySlip, "user lowr", "user lower"},
+	{keySlip, "PROXY.X-Id", "proxy.x-id"},
+	{keySlip, "proxi.x-id", "proxy.x-id"},
 	{keySlip, "user else client.ip/56 Secret", "user else client.ip/56 secret"},
 	{keySlip, "jwt.sub", "claim.sub"},
 	{keySlip, "claims.sub", "claim.sub"},
@@ -199,7 +201,7 @@ func TestFixesNameWhatIsMeant(t *testing.T) {
 		{"server: {client_ip: {from: x-real-ip, trusted: %s}}\nrules: [{name: a, limit: 10/s}]", "[]", "name at least one"},
 		{keySlip, "header.x-user lower upper", "known are lower, trim, secret, shown and else ATTRIBUTE"},
 		{keySlip, "user secret shown", "remove one of them"},
-		{keySlip, "form.user", "known are client.ip, method, path, host, route, user, tenant, device, header.NAME, cookie.NAME, query.NAME, claim.NAME, attr.NAME, content-length, tls.client"},
+		{keySlip, "form.user", "known are client.ip, method, path, host, route, user, tenant, device, header.NAME, cookie.NAME, query.NAME, claim.NAME, attr.NAME, content-length, tls.client, proxy.NAME"},
 	} {
 		_, err := Parse("x", []byte(strings.Replace(c.place, "%s", c.slip, 1)))
 		var errs Errors

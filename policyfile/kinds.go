@@ -47,6 +47,19 @@ func readText(d *decoder, n *yaml.Node, fix string) (string, bool) {
 	return n.Value, true
 }
 
+// readValue reads the value of an attribute: text, or a length as a number.
+func readValue(d *decoder, n *yaml.Node, a policy.Attribute, fix string) (string, bool) {
+	if v, ok := d.value(n); ok && a.Kind == policy.ContentLength && v.ShortTag() == "!!int" && decimal.MatchString(v.Value) && v.Value[0] != '-' {
+		return v.Value, true
+	}
+	return readText(d, n, fix)
+}
+
+// lengthSchema is the schema of a length, of which text is that of a value.
+func lengthSchema(text schema) schema {
+	return schema{"anyOf": []any{text, schema{"type": "integer", "minimum": 0}}}
+}
+
 // plainName is a name, put where a rule has one.
 func plainName(put func(r *policy.Rule, s string)) kind[string] {
 	return kind[string]{
@@ -84,7 +97,9 @@ func wordOr(fix string) kind[string] {
 }
 
 // oneOrMore is one value of a kind, or a list of them, which may be left out.
-func oneOrMore[V any](k kind[V]) kind[[]V] { return oneOrMoreElse(k, "name at least one, or leave it out") }
+func oneOrMore[V any](k kind[V]) kind[[]V] {
+	return oneOrMoreElse(k, "name at least one, or leave it out")
+}
 
 // needed is oneOrMore of what can't be left out.
 func needed[V any](k kind[V]) kind[[]V] { return oneOrMoreElse(k, "name at least one") }

@@ -283,7 +283,7 @@ func readValues(d *decoder, n *yaml.Node, a policy.Attribute) []string {
 		if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!str" && valueError(a, n.Value) != nil {
 			fix = fixValue(a, n.Value)
 		}
-		s, ok := readText(d, n, fix)
+		s, ok := readValue(d, n, a, fix)
 		if !ok {
 			return "", false
 		}

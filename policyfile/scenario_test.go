@@ -266,6 +266,25 @@ func TestElapsed(t *testing.T) {
 
 // FuzzRewrite holds Rewrite to its word: what it returns passes, and is left
 // alone when it is rewritten again.
+// A length is a number, and may be written as one.
+func TestLengthsAreNumbers(t *testing.T) {
+	f, err := Parse("x", []byte(`rules: [{name: a, limit: 10/h, match: {content-length: [0, "1", 2048]}}]
+tests:
+  - {name: a, requests: [{content-length: 2048, expect: {rules: a}}, {content-length: 1, expect: {rules: a}}, {content-length: "0", expect: {rules: a}}, {content-length: 5, expect: {rules: []}}]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.TestAll(); err != nil {
+		t.Error(err)
+	}
+	for _, wrong := range []string{"content-length: 010", "content-length: -1", "content-length: 1e3", "header.x-n: 5"} {
+		if _, err := Parse("x", []byte("rules: [{name: a, limit: 1/h}]\ntests: [{name: a, requests: [{"+wrong+"}]}]")); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+}
+
 func FuzzRewrite(f *testing.F) {
 	for _, c := range steps {
 		f.Add(c.text)

@@ -38,6 +38,7 @@ func Schema() []byte {
 		"match": schema{
 			"type": "object", "minProperties": 1,
 			"propertyNames":        schema{"pattern": attributePattern()},
+			"properties":           schema{policy.Attribute{Kind: policy.ContentLength}.String(): oneOrMore(kind[string]{schema: lengthSchema(pattern.schema)}).schema},
 			"additionalProperties": oneOrMore(pattern).schema,
 		},
 	}
@@ -102,9 +103,12 @@ func (f *form[T]) asSchema() schema {
 }
 
 // attributePattern matches the names of all attributes.
-func attributePattern() string {
+func attributePattern() string { return patternOf(attributeNames()) }
+
+// patternOf matches attributes, of which those that end in a dot have a name.
+func patternOf(attributes []string) string {
 	var names []string
-	for _, name := range attributeNames() {
+	for _, name := range attributes {
 		quoted := strings.ReplaceAll(name, ".", `\.`)
 		if strings.HasSuffix(name, ".") {
 			quoted += `\S+`

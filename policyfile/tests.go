@@ -157,7 +157,7 @@ func otherAttribute[T any](of func(*T) *given) func(d *decoder, key, value *yaml
 		outer := d.in
 		d.in = a.String()
 		defer func() { d.in = outer }()
-		s, ok := readText(d, value, "")
+		s, ok := readValue(d, value, a, "")
 		if !ok {
 			return true
 		}
@@ -209,7 +209,13 @@ func attributeValue(a policy.Attribute, s string) (msg, fix string) {
 
 func givenOf(g *given) *given     { return g }
 func requestOf(a *request) *given { return &a.given }
-func attributePatterns() schema   { return schema{attributePattern(): schema{"type": "string"}} }
+
+// attributePatterns are the attributes of a request, by their names.
+func attributePatterns() schema {
+	text, length := schema{"type": "string"}, policy.Attribute{Kind: policy.ContentLength}.String()
+	others := slices.DeleteFunc(attributeNames(), func(name string) bool { return name == length })
+	return schema{patternOf(others): text, patternOf([]string{length}): lengthSchema(text)}
+}
 
 var withForm = form[given]{
 	what:    "the requests of a test",
