@@ -20,8 +20,9 @@ type shared struct {
 	store  *redisstore.Store
 }
 
-func open(ctx context.Context, pol *policy.Policy, client *redis.Client) (*shared, error) {
-	store, err := redisstore.New(client, redisstore.Prefix("shop:"), redisstore.Watch(watch))
+func open(ctx context.Context, pol *policy.Policy, client *redis.Client, opts ...redisstore.Option) (*shared, error) {
+	opts = append(opts, redisstore.Prefix("shop:"), redisstore.Watch(watch))
+	store, err := redisstore.New(client, opts...)
 	if err != nil {
 		return nil, err
 	}
