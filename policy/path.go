@@ -14,8 +14,8 @@ import (
 // trailing slash is dropped. The empty path is "/".
 //
 // Servers differ on odd paths: on what else is a slash, on what follows a ";",
-// on which segments ".." removes and when, or whether it does, and on whether
-// what follows two slashes is a host. Where that makes a difference, all
+// on which segments ".." removes and when, or whether it does, on whether
+// what follows two slashes is a host, and on where a query begins. Where that makes a difference, all
 // readings are appended, the first with encoded slashes as letters, without
 // parameters and with empty segments gone, and each further one after a NUL,
 // which no path holds. A rule speaks of a request that any server might take
@@ -24,15 +24,15 @@ import (
 func AppendPath(dst []byte, raw string) []byte { return appendReadings(dst, raw, false) }
 
 // isNormal reports whether raw surely is in normal form and has one reading,
-// as most paths are: it has neither an escape, a parameter, a backslash nor a
-// NUL, and no segment that is empty or begins with a dot.
+// as most paths are: it has neither an escape, a parameter, a query, a backslash
+// nor a NUL, and no segment that is empty or begins with a dot.
 func isNormal(raw string) bool {
 	if raw == "" || raw[0] != '/' {
 		return false
 	}
 	for i := 0; i < len(raw); i++ {
 		switch raw[i] {
-		case '%', ';', '\\', readingsEnd:
+		case '%', ';', '?', '#', '\\', readingsEnd:
 			return false
 		case '/':
 			if i+1 == len(raw) {
@@ -74,6 +74,8 @@ func appendReading(dst []byte, raw string, r reading) []byte {
 			c, coded, n := octet(raw, i)
 			i += n
 			switch {
+			case r.isEnd(c, coded):
+				i, ends = len(raw)+1, true
 			case r.isSlash(c, coded):
 				ends = !param || r.cut != cutSent || c == '/' && !coded
 			case param:

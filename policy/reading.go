@@ -15,6 +15,7 @@ type reading struct {
 	host  host      // what follows two slashes
 	cut   cut       // which parameters are cut from segments
 	dots  dots      // what "." and ".." do
+	query bool      // an encoded "?" or "#" ends the path: a server that decodes before it parses
 	slash bool      // the slash at the end is kept
 }
 
@@ -45,6 +46,8 @@ const (
 	cutNone             // nothing
 	cutSent             // from a ";" to the next "/" that was sent as it is: Tomcat
 	cutCoded            // from any ";", also an encoded one, to the next slash in any form: Tomcat behind what decodes
+	cutRest             // from a ";" to the end, as if it began the query: find-my-way, in restify and Fastify
+	cutAll              // from any ";", also an encoded one, to the end: find-my-way behind what decodes
 )
 
 // dots says what "." and ".." segments do.
@@ -79,7 +82,18 @@ func (r *reading) isSlash(c byte, coded bool) bool {
 
 // isParam reports whether an octet begins a parameter.
 func (r *reading) isParam(c byte, coded bool) bool {
-	return c == ';' && r.cut != cutNone && (!coded || r.cut == cutCoded)
+	return c == ';' && (r.cut == cutCoded || !coded && (r.cut == cutRead || r.cut == cutSent))
+}
+
+// isEnd reports whether the path ends before an octet.
+func (r *reading) isEnd(c byte, coded bool) bool {
+	switch c {
+	case ';':
+		return r.cut == cutAll || r.cut == cutRest && !coded
+	case '?', '#':
+		return r.query // these are always encoded, also where a front has decoded them
+	}
+	return false
 }
 
 // past returns where the path begins in s: behind a host, if there is one.
@@ -98,6 +112,8 @@ func (r *reading) past(s string) int {
 			return i
 		case slashes < 2 && slashes >= 0:
 			return 0
+		case r.isEnd(c, coded):
+			return len(s)
 		default:
 			slashes = -1 // in the host
 		}
@@ -113,6 +129,7 @@ func (r *reading) past(s string) int {
 type oddities struct {
 	slash, back, codedBack bool // an encoded slash, a backslash, an encoded one
 	param, codedParam      bool // a ";", an encoded one
+	query                  bool // a "?" or a "#", which are encoded
 	dots, codedDots        bool // a segment "." or "..", some of it encoded
 	empty                  bool // two slashes in a row, or parameters alone between two
 	double                 bool // it begins with two
@@ -138,8 +155,9 @@ func odditiesOf(s string) (o oddities) {
 			o.ends(seg, coded)
 			seg, coded, first = 0, false, false
 			continue
-		case c == ';':
-			o.param, o.codedParam = o.param || !enc, o.codedParam || enc
+		case c == ';', c == '?', c == '#':
+			o.query = o.query || c != ';'
+			o.param, o.codedParam = o.param || c == ';' && !enc, o.codedParam || c == ';' && enc
 			o.empty = o.empty || seg == 0
 			o.ends(seg, coded)
 			seg = name
@@ -205,7 +223,7 @@ func appendReadings(dst []byte, raw string, keep bool) []byte {
 
 // ways are the ways to take a path of which servers may differ: for each field of
 // a reading, and for the pass before it, the set of its values.
-type ways [6]uint16
+type ways [7]uint16
 
 // ways returns the ways that may differ on a path with such oddities.
 func (o oddities) ways() ways {
@@ -218,17 +236,18 @@ func (o oddities) ways() ways {
 		return s
 	}
 	coded := o.slash || o.codedBack
-	twice := o.dots && (coded || o.codedDots || o.param || o.codedParam || o.empty)
+	twice := o.dots && (coded || o.codedDots || o.param || o.codedParam || o.query || o.empty)
 	up := o.dots && o.empty
 	other := twice && (o.back || o.codedBack) // what the one takes for a slash, and the next for none
 	return ways{
 		set(true, up, o.dots),
 		set(true, twice || o.back && o.param, twice && up, twice && o.codedDots, twice && up && o.codedDots, twice && coded, twice && up && coded,
 			other, other && up, other && o.codedDots, other && up && o.codedDots, other && o.slash, other && up && o.slash),
-		set(true, o.param, o.param && (coded || o.back), o.codedParam),
+		set(true, o.param, o.param && (coded || o.back), o.codedParam, o.param, o.codedParam),
 		set(true, o.double || up, (o.double || up) && coded),
 		set(true, o.back, o.codedBack),
 		set(true, o.slash),
+		set(true, o.query),
 	}
 }
 
@@ -257,7 +276,7 @@ func (w *ways) way(n int) (pass, reading) {
 		at[i] = uint16(bits.TrailingZeros16(s))
 		n /= size
 	}
-	return firsts[at[1]], reading{dots: dots(at[0]), cut: cut(at[2]), host: host(at[3]), back: backslash(at[4]), coded: at[5] == 1}
+	return firsts[at[1]], reading{dots: dots(at[0]), cut: cut(at[2]), host: host(at[3]), back: backslash(at[4]), coded: at[5] == 1, query: at[6] == 1}
 }
 
 // appendWay appends the reading of a path after a pass.

@@ -9,7 +9,7 @@ import (
 )
 
 // everyWay is each way to take a path, whether it makes a difference or not.
-var everyWay = ways{1<<3 - 1, 1<<len(firsts) - 1, 1<<4 - 1, 1<<3 - 1, 1<<3 - 1, 1<<2 - 1}
+var everyWay = ways{1<<3 - 1, 1<<len(firsts) - 1, 1<<6 - 1, 1<<3 - 1, 1<<3 - 1, 1<<2 - 1, 1<<2 - 1}
 
 // A step is something that a server does to the text of a path.
 type step func(path string) string
@@ -103,6 +103,16 @@ func hostless(more bool) step {
 	}
 }
 
+// until cuts what stands behind the first of these.
+func until(any string) step {
+	return func(p string) string {
+		if i := strings.IndexAny(p, any); i >= 0 {
+			return p[:i]
+		}
+		return p
+	}
+}
+
 func servers() []server {
 	whatwg := []step{backslash1, hostless(true), unreserved, resolved}
 	nginx, unmerged := []step{decoded(), merged, resolved}, []step{decoded(), resolved}
@@ -135,6 +145,16 @@ func servers() []server {
 		then("Python's urlsplit", parser, []step{decoded()}),
 		then("Python's urlsplit, normpath", parser, []step{decoded(), merged, resolved}),
 		then("Python's unquote, urlsplit", []step{decoded()}, parser, []step{merged, resolved}),
+		then("Python's urlparse(unquote)", []step{decoded(), until("?#")}, parser),
+		then("Node's new URL(decodeURIComponent)", []step{decoded(), backslash1, until("?#"), hostless(true), resolved}),
+		then("Node's url.parse(decodeURIComponent), a file", []step{decoded(), until("?#"), merged, resolved}),
+		then("find-my-way: restify, Fastify", []step{until(";"), decoded()}),
+		then("find-my-way, useSemicolonDelimiter off", []step{decoded()}),
+		then("Envoy before find-my-way", envoy, []step{until(";"), decoded()}),
+		then("nginx before find-my-way", nginx, []step{until(";"), decoded()}),
+		then("nginx, $uri, before find-my-way", nginx, []step{until("?#;")}),
+		then("nginx, $uri, before Express", nginx, []step{until("?#")}),
+		then("nginx, $uri, unmerged, before Node", unmerged, []step{until("?#"), hostless(true), resolved}),
 		then("PHP's parse_url, a file", parser, []step{decoded(), merged, resolved}),
 		then("Java's URI", parser, []step{resolved, decoded()}),
 		then("Kestrel", []step{decoded("%2f"), resolved}),
@@ -182,7 +202,7 @@ func has(readings []string, path string) bool {
 }
 
 // octets are those on which servers differ, and a name.
-var octets = []string{"/", `\`, ".", "..", "%2f", "%5c", "%2e", ";", "%3b", "a", "b"}
+var octets = []string{"/", `\`, ".", "..", "%2f", "%5c", "%2e", ";", "%3b", "%3f", "a", "b"}
 
 // Each server that is known takes each path in one of its readings.
 func testReadings(t *testing.T, all []server, raw string) {

@@ -183,6 +183,8 @@ func bypassTricks(t *testing.T) []trick {
 			return head("POST /"+strings.Repeat("a%2f..%5c;.//%2e%3b/", n+2)+"/../..//%2e./login", "Host: x")
 		}},
 		{name: "parameters", write: spelled("/login;a=b", "/login;", "/;x/login", "/x/..;/login", "/..;a=b/login", "/login;jsessionid=1;v=2", "/x;y/..;z/login")},
+		{name: "parameters that are a query", write: spelled("/login;/x", "/%6cogin;;a../..", "/login;http://x", "/login;a/../x", "//login;/", "/x/../login;y/z", "/login%3b/x")},
+		{name: "queries that are encoded", write: spelled("/login%3f", "/login%3Fx=y/z", "/login%23x", "/%6cogin%23/../x", "//login%3f//", "//x/login%3f", "//x%2flogin%23%3f", "/x/../login%3f;")},
 		{name: "queries", write: func(n int) string { return head(fmt.Sprintf("POST /login?n=%d&next=/a", n), "Host: x") }},
 		{name: "absolute form", write: spelled("http://x/login", "http://other.test/login", "http://x:80//login", "http://x/a/../login", "HTTP://X/login")},
 		{name: "absolute form with a user", write: spelled("http://u:p@x/login")},
@@ -391,8 +393,9 @@ func isLoginPath(target string) bool {
 		_, rest, _ = strings.Cut(rest, "/")
 		target = "/" + rest
 	}
-	for n := range 64 {
+	for n := range 256 {
 		slashes, params, merge, early, backs, host := n&1 != 0, n&2 != 0, n&4 != 0, n&8 != 0, n&16 != 0, n&32 != 0
+		ends := []string{"", ";", "?#", ";?#"}[n>>6] // what begins the query, besides a "?" as it was sent
 		path := target
 		if !slashes {
 			path = strings.NewReplacer("%2f", "%252f", "%2F", "%252F").Replace(path)
@@ -408,6 +411,9 @@ func isLoginPath(target string) bool {
 		}
 		if early {
 			path = decode(path)
+		}
+		if i := strings.IndexAny(path, ends); i >= 0 {
+			path = path[:i]
 		}
 		if host {
 			path = withoutHost(path)
