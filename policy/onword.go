@@ -62,7 +62,8 @@ func (o *Override) OnWord() (chosen Attribute, ok bool) {
 
 // Ways out of what the client chooses.
 const (
-	askProven = "ask for what is proven: client.ip, what a program says, or what a proxy of yours sets (proxy.NAME)"
+	proven    = "what is proven: client.ip, tls.client, what a proxy of yours sets (proxy.NAME) or, in a Go program, what that says"
+	askProven = "ask for " + proven
 	addProven = "add a condition that it can't choose, such as client.ip"
 )
 
@@ -70,7 +71,7 @@ const (
 func (w *warner) onWord() {
 	r := w.r
 	if claimed, ok := r.Match.onWord(); ok && r.Exempt {
-		w.warn("claimed-exempt", "match", addProven, "the client chooses its %s, so whoever says the right one is exempt, if the server behind takes it", claimed)
+		w.warnOf(claimed, "claimed-exempt", "match", addProven, "the client chooses its %s, so whoever says the right one is exempt, if the server behind takes it", claimed)
 	}
 	if !r.Exempt && r.refuses() {
 		w.matched()
@@ -79,15 +80,15 @@ func (w *warner) onWord() {
 		return slices.ContainsFunc(r.Match, func(d Condition) bool { return d.Attribute == c.Attribute && slices.Equal(d.Values, c.Values) })
 	}
 	if claimed, ok := slices.DeleteFunc(slices.Clone(r.Peek), alike).onWord(); ok && !r.Peek.proven() {
-		w.warn("claimed-peek", "peek", askProven, "the client chooses its %s, so whoever says the right one is told what is left, and charged nothing", claimed)
+		w.warnOf(claimed, "claimed-peek", "peek", askProven, "the client chooses its %s, so whoever says the right one is told what is left, and charged nothing", claimed)
 	}
 	if lane, claimed, ok := r.LaneOnWord(); ok {
-		w.warn("claimed-lane", "lanes", askProven, "the client chooses its %s, so whoever wants to takes what is kept for others", claimed)
+		w.warnOf(claimed, "claimed-lane", "lanes", askProven, "the client chooses its %s, so whoever wants to takes what is kept for others", claimed)
 		w.out[len(w.out)-1].Entry = lane
 	}
 	for i := range r.Prices {
 		if claimed, ok := r.Prices[i].Match.onWord(); ok && r.cheaper(i) {
-			w.warn("claimed-cost", "cost", askProven, "the client chooses its %s, so whoever says the right one pays less", claimed)
+			w.warnOf(claimed, "claimed-cost", "cost", askProven, "the client chooses its %s, so whoever says the right one pays less", claimed)
 			w.out[len(w.out)-1].Entry = i + 1
 		}
 	}
@@ -101,7 +102,7 @@ func (w *warner) matched() {
 	if at < 0 || w.bounded(slices.DeleteFunc(slices.Clone(w.r.Match), loose), Kind.loose) {
 		return
 	}
-	w.warn("claimed-match", "match", fmt.Sprintf("add a rule keyed by client.ip for the same requests that does not ask for %s", w.r.Match[at].Attribute),
+	w.warnOf(w.r.Match[at].Attribute, "claimed-match", "match", fmt.Sprintf("add a rule keyed by client.ip for the same requests that does not ask for %s", w.r.Match[at].Attribute),
 		"the client chooses its %s, so whoever says something else, or nothing, is not charged, and no other rule limits it", w.r.Match[at].Attribute)
 }
 
@@ -131,7 +132,7 @@ func (w *warner) backup() {
 		return
 	}
 	if claimed, ok := b.Match.onWord(); ok {
-		w.warn("open-backup", "backup", askProven, "the client chooses its %s, so whoever says the right one goes to the backup", claimed)
+		w.warnOf(claimed, "open-backup", "backup", askProven, "the client chooses its %s, so whoever says the right one goes to the backup", claimed)
 		return
 	}
 	limited := false

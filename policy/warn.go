@@ -17,6 +17,9 @@ type Warning struct {
 	Entry int    // of a list in Field, from 1; 0 if it is none
 	Name  string // of the rule
 	Field string // as written in a policy file: "match", "key", ...
+	// Attribute is that of the condition in Field which is odd, as written in a
+	// policy; "" if it is none, or no single one.
+	Attribute string
 	// Code names the kind of warning, for programs: "unreachable", "burst",
 	// "user-agent", "path-key", "asked-key", "penalty-key", "open-backup",
 	// "claimed-exempt", "claimed-match", "claimed-peek", "claimed-cost",
@@ -67,12 +70,18 @@ func (w *warner) warn(code, field, fix, format string, args ...any) {
 	w.out = append(w.out, Warning{Index: w.at, Name: w.r.Name, Field: field, Code: code, Text: fmt.Sprintf(format, args...), Fix: fix})
 }
 
+// warnOf is warn about a condition on a.
+func (w *warner) warnOf(a Attribute, code, field, fix, format string, args ...any) {
+	w.warn(code, field, fix, format, args...)
+	w.out[len(w.out)-1].Attribute = a.String()
+}
+
 // unreachable warns of rules that can't match, can't charge, or never decide.
 func (w *warner) unreachable() {
 	const code = "unreachable"
 	for i := range w.r.match {
 		if c := &w.r.match[i]; c.impossible(&w.budget) {
-			w.warn(code, "match", "remove the value with ! or the one that it excludes", "no request fits: each %s that is wanted is also excluded", c.attr)
+			w.warnOf(c.attr, code, "match", "remove the value with ! or the one that it excludes", "no request fits: each %s that is wanted is also excluded", c.attr)
 			return
 		}
 	}
@@ -211,7 +220,7 @@ func (w *warner) key() {
 	}
 	if r.Penalty != (Penalty{}) {
 		if claimed, ok := r.claimed(); ok {
-			w.warn("penalty-key", "penalty", "key the rule by client.ip, or by what a program says",
+			w.warn("penalty-key", "penalty", "key the rule by "+proven,
 				"the rule has a penalty and is keyed by %s, which the client chooses: whoever sends another's value has the other blocked", claimed)
 		}
 	}

@@ -36,10 +36,22 @@ func manual(t *testing.T) []byte {
 }
 
 // TestManual reads each example of the manual, and holds the reports on the
-// refused ones against what the manual shows.
+// refused ones against what the manual shows. What is to be copied has no
+// warnings.
 func TestManual(t *testing.T) {
 	text := manual(t)
-	beside := fstest.MapFS{"pages/busy.html": {Data: []byte("<h1>Busy</h1>")}, "lists/agents.txt": {Data: []byte("curl/8\n")}}
+	for _, name := range []string{"docs/grpc.md", "docs/operations.md", "README.md"} {
+		data, err := os.ReadFile(filepath.Join(repository(t), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range block.FindAll(data, -1) {
+			if !bytes.HasPrefix(m, []byte("```yaml refused")) {
+				text = append(append(text, '\n'), bytes.Replace(m, []byte("```yaml\n"), []byte("```yaml policy\n"), 1)...)
+			}
+		}
+	}
+	beside := fstest.MapFS{"pages/busy.html": {Data: []byte("<h1>Busy</h1>")}, "lists/agents.txt": {Data: []byte("curl/8\n")}, "lists/pardoned.txt": {}}
 	for _, m := range list.FindAllSubmatch(text, -1) {
 		beside["lists/deny.txt"] = &fstest.MapFile{Data: m[1]}
 	}
@@ -52,6 +64,9 @@ func TestManual(t *testing.T) {
 			if err != nil {
 				t.Errorf("%v in the example\n%s", err, m[2])
 				continue
+			}
+			if len(f.Warnings) > 0 {
+				t.Errorf("%v in the example\n%s", f.Warnings, m[2])
 			}
 			for _, test := range f.Tests {
 				if fails := test.Run().Failures; len(fails) > 0 {

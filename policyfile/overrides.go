@@ -194,7 +194,7 @@ func (doc *document) overrideWarnings(now time.Time, add func(code string, at *y
 			if !o.Exempt {
 				gives = "has this limit"
 			}
-			add("claimed-exempt", target(m.at("match", "list")), fmt.Sprintf("whoever says the right %s %s, and the client chooses what it says", a, gives),
+			add("claimed-exempt", condition(m.at("match", "list"), a), fmt.Sprintf("whoever says the right %s %s, and the client chooses what it says", a, gives),
 				"add a condition that it can't choose, such as client.ip, or keep the value secret")
 		}
 	}

@@ -100,7 +100,7 @@ func TestSchemaWordsAreTaken(t *testing.T) {
 }
 
 func TestAttributeNamesAreAll(t *testing.T) {
-	if next := (policy.Attribute{Kind: policy.Proxy+1}).String(); next != "attribute(16)" {
+	if next := (policy.Attribute{Kind: policy.Proxy + 1}).String(); next != "attribute(16)" {
 		t.Errorf("there is a kind of attribute after the last known one: %s", next)
 	}
 	for _, name := range attributeNames() {

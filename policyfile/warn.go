@@ -54,6 +54,9 @@ func (d *decoder) warnings(root *yaml.Node, doc *document, f *File) (out []Warni
 		if w.Entry > 0 {
 			at = entry(at, w.Entry-1)
 		}
+		if a, err := policy.ParseAttribute(w.Attribute); err == nil {
+			at = condition(under(at, "match"), a)
+		}
 		add(w.Code, target(at), w.Field+": "+w.Text, w.Fix)
 	}
 	for i := range doc.rules {

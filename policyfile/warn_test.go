@@ -47,15 +47,22 @@ usage:
 		if w.File != "x" || w.Msg == "" || w.Fix == "" {
 			t.Errorf("half a warning: %+v", w)
 		}
+		if (w.Code == "penalty-key" || w.Code == "open-backup") && !strings.Contains(w.Fix, "proxy.NAME") {
+			t.Errorf("the gateway is told %q, which is for programs alone", w.Fix)
+		}
 	}
 	want := []string{
-		"1:41 any-proxy", "3:24 user-agent", "4:62 open-backup", "5:42 burst", "6:26 unreachable", "6:26 unreachable",
-		"8:29 failures", "10:12 repeated", "11:122 claimed-lane", "11:163 unreachable", "12:23 untold-tokens", "13:61 penalty-key",
-		"14:63 claimed-peek", "14:112 claimed-cost", "15:40 claimed-exempt",
-		"17:51 claimed-exempt", "17:91 expired", "20:27 claimed-exempt", "21:27 claimed-exempt", "24:13 unreachable",
+		"1:41 any-proxy", "3:24 user-agent", "4:103 open-backup", "5:42 burst", "6:30 unreachable", "6:30 unreachable",
+		"8:29 failures", "10:12 repeated", "11:131 claimed-lane", "11:163 unreachable", "12:23 untold-tokens", "13:61 penalty-key",
+		"14:64 claimed-peek", "14:121 claimed-cost", "15:41 claimed-exempt",
+		"17:52 claimed-exempt", "17:91 expired", "20:28 claimed-exempt", "21:28 claimed-exempt", "24:13 unreachable",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	f, err = Parse("x", []byte("rules: [{name: a, key: client.ip, limit: 1/s, match: {host: a.example, header.x-plan: free}}]"))
+	if err != nil || len(f.Warnings) != 1 || f.Warnings[0].Code != "claimed-match" || f.Warnings[0].Column != 72 {
+		t.Errorf("%v: %+v, want claimed-match at the header", err, f)
 	}
 	many := func(net int) (list []string) {
 		for i := range 3000 {
