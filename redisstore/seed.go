@@ -29,7 +29,8 @@ const lookEvery = 5 * time.Second
 // (maxmemory-policy volatile-ttl), or none (noeviction). Where it is lost all the
 // same, as with a server that starts again empty, it is put back within 5 s, and at
 // once when a server answers again; see also [OtherSeed]. It returns at
-// the end of ctx at the latest. Errors wrap [spillgate.ErrUnavailable] or [ErrType].
+// the end of ctx at the latest. Errors wrap [spillgate.ErrUnavailable] or [ErrType];
+// it asks once, so at a start ask again for a while as long as it is the former.
 func (s *Store) Seed(ctx context.Context) (spillgate.Seed, error) {
 	fresh := spillgate.NewSeed()
 	kept, err := s.keptSeed(ctx, fresh.Bytes())

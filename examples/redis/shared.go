@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,7 +27,7 @@ func open(ctx context.Context, pol *policy.Policy, client *redis.Client, opts ..
 	if err != nil {
 		return nil, err
 	}
-	seed, err := store.Seed(ctx) // the same for all, or each would count keys of its own
+	seed, err := seedOf(ctx, store)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -37,6 +38,22 @@ func open(ctx context.Context, pol *policy.Policy, client *redis.Client, opts ..
 	s := &shared{policy.NewEngine(pol, leased, policy.Seeded(seed)), leased, store}
 	store.CountNodes(s.counted) // calls it once before it returns
 	return s, nil
+}
+
+// seedOf returns the secret that all servers have in common; without it each would
+// count keys of its own. Redis may be a moment late at a start.
+func seedOf(ctx context.Context, store *redisstore.Store) (spillgate.Seed, error) {
+	for tries := 0; ; tries++ {
+		seed, err := store.Seed(ctx)
+		if tries == 50 || !errors.Is(err, spillgate.ErrUnavailable) {
+			return seed, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return seed, ctx.Err()
+		}
+	}
 }
 
 // counted goes by how many servers there are. Leases rest until all others have
