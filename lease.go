@@ -36,8 +36,9 @@ type lease struct {
 	since   Instant // the last answer
 	used    int64   // units since
 	want    int64   // units the last block was to have
-	refused int64   // units refused here since the last answer
-	chunk   int64   // ask for nothing until so many units can be there
+	keep    int64   // what the lane keeps that was drained last
+	refused int64   // units refused here in that lane since the last answer
+	chunk   int64   // ask for nothing in that lane until so many units can be there
 	least   bool    // state counts the least that it can be, in a window that is full
 	topped  bool    // it was looked at whether to fetch units ahead since the last answer
 }
@@ -164,10 +165,22 @@ func (sh *leaseShard) spend(e *lease, after State, n int64) {
 	sh.setHave(e, e.have-n)
 }
 
-// refuse counts a refusal of n units.
-func (sh *leaseShard) refuse(e *lease, n int64) {
-	e.refused = later(e.refused, n)
+// refuse counts a refusal.
+func (sh *leaseShard) refuse(e *lease, q Ask) {
+	if q.Keep == e.keep {
+		e.refused = later(e.refused, q.N)
+	}
 	sh.refused++
+}
+
+// portion returns how many units have to be there before q is asked for: a lane
+// that is drained waits for as many as are worth a call, others are none of its
+// business.
+func (e *lease) portion(q Ask) int64 {
+	if q.Keep == e.keep {
+		return max(q.N, e.chunk)
+	}
+	return q.N
 }
 
 // there returns an instant of the local clock on the inner store's, as far as
@@ -223,7 +236,7 @@ func (sh *leaseShard) judge(e *lease, m *Meter, now Instant, q Ask, d *Decision,
 			return after, paid
 		}
 	default:
-		q.N = max(n, e.chunk)
+		q.N = e.portion(q)
 		e.decide(m, there, q, d)
 		if d.Allowed {
 			return e.state, unknown
@@ -252,8 +265,10 @@ type answer struct {
 }
 
 // learn notes an answer, and returns how many of the units it brought have no
-// room in the block of most units.
-func (sh *leaseShard) learn(e *lease, m *Meter, a answer, hold time.Duration, most int64) (over int64) {
+// room in the block.
+func (sh *leaseShard) learn(l *Leased, e *lease, m *Meter, a answer) (over int64) {
+	hold, nodes := l.hold, l.nodes.Load()
+	most := l.block(m.most, nodes)
 	over = max(0, min(a.granted, e.have+e.coming+a.granted-most))
 	a.granted -= over
 	older := e.older(&a)
@@ -264,11 +279,16 @@ func (sh *leaseShard) learn(e *lease, m *Meter, a answer, hold time.Duration, mo
 		e.skew, e.since, e.used = int64(a.At.sub(a.sent)), a.At, 0
 		e.rtt = uint32(min(a.rtt, math.MaxUint32))
 		e.topped = false
-		if m.limit.Algorithm == Bucket && (!a.Allowed && a.Reason == OverLimit || a.Allowed && a.Taken > 0 && a.Taken < a.ask.N) {
+		switch lane := a.ask.Keep; {
+		case m.limit.Algorithm == Bucket && (!a.Allowed && a.Reason == OverLimit || a.Allowed && a.Taken > 0 && a.Taken < a.ask.N):
 			// It is drained, and many come: wait until there is something to
-			// fetch, no longer than an eighth of a lease.
-			e.chunk = min(max(e.refused, 2*e.chunk), most, m.units(span{ns: int64(hold / 8)}))
-		} else {
+			// fetch, no longer than an eighth of a lease, and for no more than
+			// the block of a limit that has what the lane may use.
+			if lane != e.keep {
+				e.keep, e.refused, e.chunk = lane, 0, 0
+			}
+			e.chunk = min(max(e.refused, 2*e.chunk), l.block(m.most-lane, nodes), m.units(span{ns: int64(hold / 8)}))
+		case lane == e.keep:
 			e.chunk /= 2
 		}
 		e.refused = 0

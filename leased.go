@@ -248,7 +248,7 @@ func (l *Leased) takeHere(at time.Time, now Instant, c *Charge, d *Decision) boo
 			e.pins++
 		}
 	case refused:
-		sh.refuse(e, c.N)
+		sh.refuse(e, c.Ask)
 	}
 	sh.Unlock()
 	if low {

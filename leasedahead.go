@@ -156,7 +156,7 @@ func (c *leaseCall) prepareAhead(l *Leased, now Instant, low lowLease) bool {
 		return false
 	}
 	var d Decision
-	if e.decide(m, e.there(now), Ask{N: max(2*more, e.chunk), Keep: low.keep}, &d); !d.Allowed {
+	if e.decide(m, e.there(now), Ask{N: e.portion(Ask{N: 2 * more, Keep: low.keep}), Keep: low.keep}, &d); !d.Allowed {
 		return false
 	}
 	c.n, c.asks = 1, 1

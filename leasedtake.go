@@ -212,7 +212,7 @@ func (c *leaseCall) refuse(cs []Charge, out []Decision) {
 		p := &c.parts[i]
 		switch {
 		case p.says == refused && !cs[i].Trial && !counted:
-			p.sh.refuse(p.e, cs[i].N)
+			p.sh.refuse(p.e, cs[i].Ask)
 			counted = true
 		case p.says == paid && cs[i].N > 0:
 			p.nothing(cs[i].Ask, &out[i])
@@ -439,14 +439,14 @@ func (c *leaseCall) answered(l *Leased, p *leasePart, rtt time.Duration, g *Char
 		}
 		p.e.advance(p.now)
 	}
-	over := p.sh.learn(p.e, p.m, a, l.hold, l.block(p.m.most, l.nodes.Load()))
+	over := p.sh.learn(l, p.e, p.m, a)
 	c.returns(g, a, over)
 	if p.e.have == 0 && p.e.chunk == 0 && p.own == 0 && a.granted == 0 {
 		return // it is what the store says
 	}
 	q := Ask{Keep: g.Keep}
 	if !a.Allowed {
-		q.N, q.Need = max(g.N, p.e.chunk), g.Need
+		q.N, q.Need = p.e.portion(g.Ask), g.Need
 	}
 	var d Decision
 	p.e.decide(p.m, max(a.At, p.e.since), q, &d)
