@@ -304,7 +304,10 @@ func (sh *leaseShard) learn(l *Leased, e *lease, m *Meter, a answer) (over int64
 		if e.until < a.At { // what was held is earned back by now
 			e.back = 0
 		}
-		e.back, e.until, e.expires = e.back+a.granted, full, Instant(later(int64(a.At), int64(hold)))
+		if e.back == 0 || e.until < full { // or an answer overtook this one
+			e.until = full
+		}
+		e.back, e.expires = e.back+a.granted, Instant(later(int64(a.At), int64(hold)))
 	}
 	if older { // the last answer knew of what this one took
 		if a.granted > 0 {

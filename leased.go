@@ -65,7 +65,10 @@ type LeaseOptions struct {
 // or none holds across what is leased and what is not.
 //
 // Whoever gives times of their own calls [Leased.Return]; with the store's own
-// clock a timer does, while anything is held, and up to 64 goroutines fetch.
+// clock a timer does, while anything is held, and up to 64 goroutines fetch. A
+// request that fetches a block and whose context can end is asked for by another one,
+// which goes on if the caller leaves: so the inner store's calls have to end by
+// themselves.
 //
 // It is safe for concurrent use. Deciding without a call allocates nothing.
 type Leased struct {
@@ -148,7 +151,8 @@ type LeaseBound struct {
 	// can be admitted in any interval. In a window it is none.
 	Extra int64
 	// Stranded is Nodes·Block: how many units of a key can be unspent, in
-	// leases, while a request for it is refused.
+	// leases, while a request for it is refused. A call of the inner store that
+	// fails can cost the units that it asked for on top.
 	Stranded int64
 	// Hold is how long that lasts at most: units that nobody uses are then
 	// given back.

@@ -87,6 +87,18 @@ func (q *lowLeases) next() (low lowLease, ok bool) {
 	return low, true
 }
 
+// join reports whether a call may begin that close waits for. Who makes it says
+// when it is done.
+func (q *lowLeases) join() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.done.Add(1)
+	return true
+}
+
 // close waits for the calls that are under way.
 func (q *lowLeases) close() {
 	q.mu.Lock()
@@ -118,26 +130,15 @@ func (l *Leased) fetchAll(at time.Time) {
 // rest.
 func (l *Leased) fetch(at time.Time, low lowLease) {
 	c := l.calls.Get().(*leaseCall)
-	defer l.put(c)
+	defer l.put(at, c)
 	if !c.prepareAhead(l, l.instant(at), low) {
 		return
 	}
 	l.aheads.Add(1)
-	if err := l.inner.Take(context.Background(), at, c.charges[:1], c.answers[:1]); err != nil {
-		l.errs.Add(1)
-		c.fail()
-		return
-	}
-	var rtt time.Duration
-	if at.IsZero() {
-		rtt = time.Duration(l.now() - c.parts[0].now)
-	}
 	nothing := [1]Charge{c.charges[0]} // beyond whose need all that was asked is
 	nothing[0].N = 0
 	var out [1]Decision
-	if c.finish(l, rtt, nothing[:], out[:]) {
-		l.kept(at)
-	}
+	_ = l.ask(context.Background(), at, c, nothing[:], out[:]) // counted; the next request asks
 }
 
 // prepareAhead makes c the call for a lease that runs low, and unpins that.
@@ -159,7 +160,7 @@ func (c *leaseCall) prepareAhead(l *Leased, now Instant, low lowLease) bool {
 	if e.decide(m, e.there(now), Ask{N: e.portion(Ask{N: 2 * more, Keep: low.keep}), Keep: low.keep}, &d); !d.Allowed {
 		return false
 	}
-	c.n, c.asks = 1, 1
+	c.n, c.asks, c.sent = 1, 1, now
 	c.parts[0] = leasePart{sh: sh, m: m, e: e, now: now, more: more}
 	c.parts[0].ahead()
 	c.parts[0].pin()

@@ -85,7 +85,7 @@ func (l *Leased) settleHere(now Instant, c *Correction) (done, holds bool) {
 	}
 	if e.have == 0 {
 		if e.back, e.expires = 0, Instant(later(int64(there), int64(l.hold))); !window {
-			e.until = max(there, Instant(e.state.A)) // as if it was taken now
+			e.until = max(there+Instant(m.lasting(-c.Delta)), Instant(e.state.A)) // as if it was taken now
 		}
 	}
 	e.state = m.Settle(e.state, there, there, c.Delta)
@@ -93,6 +93,12 @@ func (l *Leased) settleHere(now Instant, c *Correction) (done, holds bool) {
 	sh.setHave(e, e.have-c.Delta)
 	e.back = back
 	return true, true
+}
+
+// lasting returns how long a bucket that was full takes to earn n units back.
+func (m *Meter) lasting(n int64) time.Duration {
+	s, _ := m.spanOf(n)
+	return time.Duration(flow{}.plus(s, m.den).ns)
 }
 
 // missing reports whether n units of a charge that would have been earned back

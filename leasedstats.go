@@ -20,7 +20,7 @@ type LeaseStats struct {
 	Here, Refused uint64
 	// Asked counts requests that the inner store decided, Ahead calls of it that
 	// nobody waited for, which fetch units before the last are spent, and Errors
-	// those of both that failed.
+	// those of both that failed, whose units may be lost.
 	Asked, Ahead, Errors uint64
 	// Returned counts units that were given back, Lapsed those that need not be,
 	// since the bucket had earned them back by itself, and Forfeited those that

@@ -18,6 +18,8 @@ type leaseCall struct {
 	asks    int
 	back    []Correction // what has to go back to it
 	low     lowLease     // that runs low, if any does
+	sent    Instant      // on the local clock
+	keeps   bool         // a lease holds units after it
 }
 
 // A leasePart is one charge of a call.
@@ -59,15 +61,24 @@ func (l *Leased) takeAll(ctx context.Context, at time.Time, now Instant, cs []Ch
 		return err
 	}
 	c := l.calls.Get().(*leaseCall)
-	defer l.put(c)
 	c.plan(l, now, cs)
 	if c.decide(l, cs, out) {
 		if c.low.e != nil {
 			l.ahead(at, c.low)
 		}
+		l.put(at, c)
 		return nil
 	}
+	if ctx.Done() != nil && c.fetches() {
+		return l.askBeside(ctx, at, c, cs, out)
+	}
 	l.asked.Add(1)
+	defer l.put(at, c)
+	return l.ask(ctx, at, c, cs, out)
+}
+
+// ask has the inner store asked what a call can't decide here.
+func (l *Leased) ask(ctx context.Context, at time.Time, c *leaseCall, cs []Charge, out []Decision) error {
 	err := l.inner.Take(ctx, at, c.charges[:c.asks], c.answers[:c.asks])
 	if err != nil {
 		l.errs.Add(1)
@@ -76,24 +87,27 @@ func (l *Leased) takeAll(ctx context.Context, at time.Time, now Instant, cs []Ch
 	}
 	var rtt time.Duration
 	if at.IsZero() {
-		rtt = time.Duration(l.now() - now)
+		rtt = time.Duration(l.now() - c.sent)
 	}
-	if c.finish(l, rtt, cs, out) {
-		l.kept(at)
-	}
+	c.finish(l, rtt, cs, out)
 	return nil
 }
 
-// put gives a call's memory back, without what it points to.
-func (l *Leased) put(c *leaseCall) {
+// put ends a call: it gives its memory back, without what it points to, and sees
+// to what it leaves to be given back.
+func (l *Leased) put(at time.Time, c *leaseCall) {
+	keeps := c.keeps || len(c.back) > 0
 	if len(c.back) > 0 {
 		l.owe(c.back)
 	}
 	clear(c.parts[:c.n])
 	clear(c.charges[:c.asks])
 	clear(c.back)
-	c.n, c.locs, c.asks, c.back, c.low = 0, 0, 0, c.back[:0], lowLease{}
+	c.n, c.locs, c.asks, c.back, c.low, c.keeps = 0, 0, 0, c.back[:0], lowLease{}, false
 	l.calls.Put(c)
+	if keeps {
+		l.kept(at)
+	}
 }
 
 // twice reports whether a key is charged more than once.
@@ -110,7 +124,7 @@ func twice(cs []Charge) bool {
 
 // plan finds out which shards a call needs.
 func (c *leaseCall) plan(l *Leased, now Instant, cs []Charge) {
-	c.n = len(cs)
+	c.n, c.sent = len(cs), now
 	for i := range cs {
 		p, g := &c.parts[i], &cs[i]
 		*p = leasePart{m: g.Space.inForce(g.Meter), asked: -1, now: now}
@@ -372,8 +386,8 @@ func (c *leaseCall) fail() {
 }
 
 // finish turns the answers of the inner store into decisions and notes what
-// they say. It reports whether any lease holds units.
-func (c *leaseCall) finish(l *Leased, rtt time.Duration, cs []Charge, out []Decision) (held bool) {
+// they say.
+func (c *leaseCall) finish(l *Leased, rtt time.Duration, cs []Charge, out []Decision) {
 	passes := true
 	for k := range c.charges[:c.asks] {
 		passes = passes && (c.answers[k].Allowed || c.charges[k].Trial)
@@ -400,10 +414,9 @@ func (c *leaseCall) finish(l *Leased, rtt time.Duration, cs []Charge, out []Deci
 				p.nothing(cs[i].Ask, &out[i])
 			}
 		}
-		held = held || p.e != nil && p.e.have > 0 || len(c.back) > 0
+		c.keeps = c.keeps || p.e != nil && p.e.have > 0
 		p.sh.Unlock()
 	}
-	return held
 }
 
 // answered notes the answer to a part, and makes the decision of it.
@@ -451,6 +464,11 @@ func (c *leaseCall) answered(l *Leased, p *leasePart, rtt time.Duration, g *Char
 	var d Decision
 	p.e.decide(p.m, max(a.At, p.e.since), q, &d)
 	out.Remaining, out.ResetAfter = d.Remaining, d.ResetAfter
+	if out.Taken > 0 && p.m.limit.Algorithm == Bucket {
+		// What it took is missing, also where this answer overtook another one
+		// of the same instant.
+		out.ResetAfter = max(out.ResetAfter, p.m.lasting(out.Taken))
+	}
 	if !a.Allowed {
 		out.Remaining = min(out.Remaining, max(g.N, g.Need)-1)
 		if a.Reason == OverLimit {

@@ -17,5 +17,11 @@ var leases = []mutant{
 	{"what others miss is kept", "lease.go", "limit.Algorithm == Bucket && e.until <= there", "limit.Algorithm == Bucket"},
 	{"a drained key is asked for unit by unit", "lease.go", "max(e.refused, 2*e.chunk)", "e.refused"},
 	{"a refusal is remembered until its end", "lease.go", "	if age > recall {", "	if false {"},
+	{"a lane waits for what another one would fetch", "lease.go", "	if q.Keep == e.keep {\n		return max", "	if true {\n		return max"},
+	{"a lane waits for more than it may use", "lease.go", "l.block(m.most-lane, nodes)", "most"},
+	{"a block is lost with its caller", "leasedleft.go", "context.WithoutCancel(ctx)", "ctx"},
+	{"who leaves is charged", "leasedleft.go", "			c.giveAll(l, at, f.cs, f.out)\n", ""},
+	{"a store is closed before what is fetched for nobody is there", "leasedleft.go", "		defer l.low.done.Done()\n", "		l.low.done.Done()\n"},
+	{"an answer that was overtaken says until when all is missing", "lease.go", "e.back == 0 || e.until < full", "true"},
 	{"a retry is told a nanosecond early", "lease.go", "d.RetryAfter = time.Duration(later(int64(d.RetryAfter), 1))", "_ = 0"},
 }
