@@ -90,6 +90,7 @@ func TestRefusalsOverHTTPAreThoseOfTheInterceptor(t *testing.T) {
 		{name: "nothing is earned", rules: []policy.Rule{{Name: "once", Limit: spillgate.Limit{Algorithm: spillgate.Bucket, Burst: 1, Period: time.Second}, TTL: time.Hour}}, code: codes.ResourceExhausted},
 		{name: "a negative cost", rules: []policy.Rule{shut}, cost: -1, code: codes.InvalidArgument},
 		{name: "a fault", rules: []policy.Rule{shut}, store: &scripted{errors.New("broken")}, code: codes.Unavailable},
+		{name: "a fault with an answer of HTTP", rules: []policy.Rule{{Name: "shut", Limit: limit(t, "1/s"), OnFault: policy.Shut, FaultAnswer: &policy.Answer{Status: 200, Type: "text/html", Body: "<p>"}}}, store: &scripted{errors.New("broken")}, code: codes.Unavailable},
 		{name: "an override", over: []policy.Override{{Deny: true, Rules: []string{"shut"}, Match: match(t, "method", "POST")}}, rules: []policy.Rule{shut}, code: codes.PermissionDenied},
 		{name: "an override of all", over: []policy.Override{{Deny: true, Match: match(t, "method", "POST"), Until: time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)}}, rules: []policy.Rule{shut}, code: codes.PermissionDenied},
 		{name: "a penalty", rules: []policy.Rule{{Name: "a", Key: key(t, "user"), Limit: limit(t, "1/m burst 1"), Penalty: policy.Penalty{After: 1, Within: time.Minute, Block: time.Hour}}}, code: codes.ResourceExhausted},

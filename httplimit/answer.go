@@ -236,7 +236,7 @@ func (f *refusal) appendDetail(b []byte) []byte {
 	case f.flat:
 		b = append(append(b, "Rule "...), f.Rule...)
 		return append(b, " does not admit this request. Waiting does not help."...)
-	case f.Rule == "" && f.Status == http.StatusServiceUnavailable:
+	case f.fault:
 		return append(b, "It can't be decided right now whether this request may pass. This says nothing about your quota. Try again in a second."...)
 	case f.broken && f.Status == http.StatusRequestTimeout:
 		return append(b, "The body of this request did not come in time."...)

@@ -126,6 +126,73 @@ func TestFaultsHaveTheirOwnAnswer(t *testing.T) {
 	}
 }
 
+// A rule says by itself what is told while the store fails: as it is for clients,
+// but no denial for logs, calls of gRPC and who comes again.
+func TestFaultsAreAnsweredAsTheRuleSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer     policy.Answer
+		accept     string
+		status     int
+		kind, body string // of which a part, or, without one, the whole
+	}{
+		"json":   {policy.Answer{Type: "application/json", Body: `{"error":"later"}`, Header: map[string]string{"x-reason": "store"}}, "", 503, "application/json", `{"error":"later"}`},
+		"a page": {policy.Answer{Status: 200, Type: "text/html", Body: "<p>Later"}, "", 200, "text/html", "<p>Later"},
+		"status": {policy.Answer{Status: 400}, "", 400, "application/problem+json", `#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":400,"detail":"It can't be decided right now`},
+		"text":   {policy.Answer{Status: 500}, "text/plain", 500, "text/plain; charset=utf-8", "This says nothing about your quota."},
+		"empty":  {policy.Answer{Status: 204}, "", 204, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := rule(t, "first", "2/m burst 6"), rule(t, "second", "2/m burst 6")
+			first.OnFault, first.FaultAnswer, first.Answer = policy.Shut, &c.answer, &policy.Answer{Status: 420}
+			second.OnFault, second.FaultAnswer = policy.Shut, &policy.Answer{Status: 599}
+			for _, gone := range []policy.OnFault{policy.Open, policy.Local} {
+				passes := rule(t, "passes", "2/m burst 6")
+				passes.OnFault = gone
+				var log strings.Builder
+				h := httplimit.Policy(engineOn(t, &scripted{decide: fails(spillgate.ErrUnavailable)}, passes, first, second), httplimit.Logger(slog.New(slog.NewTextHandler(&log, nil))))(trivial)
+				got := get(h, func(r *http.Request) { r.Header.Set("Accept", c.accept) })
+				body, err := io.ReadAll(got.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.StatusCode != c.status || got.Header.Get("Content-Type") != c.kind || !strings.Contains(string(body), c.body) || c.body == "" && len(body) > 0 {
+					t.Errorf("%d %q %s", got.StatusCode, got.Header.Get("Content-Type"), body)
+				}
+				if h := got.Header; h.Get("Retry-After") != "1" || h.Get("RateLimit") != "" || h.Get(httplimit.RefusalHeader) == "" || h.Get("X-Reason") != c.answer.Header["x-reason"] {
+					t.Errorf("fields %v", h)
+				}
+				if !strings.Contains(log.String(), `level=WARN msg="request not decided"`) {
+					t.Errorf("log: %s", log.String())
+				}
+				call := get(h, func(r *http.Request) {
+					r.Method, r.ProtoMajor = "POST", 2
+					r.Header.Set("Content-Type", "application/grpc")
+				})
+				if code := call.Header.Get("Grpc-Status"); code != "14" || call.StatusCode != 200 {
+					t.Errorf("gRPC: status %d, code %q", call.StatusCode, code)
+				}
+			}
+		})
+	}
+	// Who is refused, or whose request can't be decided for another reason, is not told that.
+	r := rule(t, "quota", "2/m burst 6")
+	r.OnFault, r.FaultAnswer = policy.Shut, &policy.Answer{Status: 599}
+	if resp, _ := refused(t, r, nil); resp.StatusCode != 429 {
+		t.Errorf("refused: %d", resp.StatusCode)
+	}
+	if got := get(httplimit.Policy(engineOn(t, &scripted{decide: fails(spillgate.ErrCost)}, r))(trivial)); got.StatusCode != 400 {
+		t.Errorf("a bad cost: %d", got.StatusCode)
+	}
+	left, leave := context.WithCancel(t.Context())
+	leaves := func(spillgate.Charge) (spillgate.Decision, error) {
+		leave()
+		return spillgate.Decision{}, spillgate.ErrUnavailable
+	}
+	if got := get(httplimit.Policy(engineOn(t, &scripted{decide: leaves}, r))(trivial), func(r *http.Request) { *r = *r.WithContext(left) }); got.StatusCode != 499 {
+		t.Errorf("a client that left: %d", got.StatusCode)
+	}
+}
+
 func TestOwnAnswersKnowTheRules(t *testing.T) {
 	r := rule(t, "quota", "2/m burst 6")
 	r.Answer = &policy.Answer{Status: 420, Type: "text/plain", Body: "of the rule"}

@@ -104,7 +104,7 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err := l.limiter.Hold(r.Context(), d.Delay); err != nil {
 			l.limiter.GiveBack(key, *d)
 			x.free()
-			l.undecided(w, r, err)
+			l.undecided(w, r, err, nil)
 			return
 		}
 	}
@@ -262,7 +262,7 @@ func (p *policed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.settled(v.GiveBack())
 			v.Done()
 			x.free()
-			p.undecided(w, r, err)
+			p.undecided(w, r, err, nil)
 			return
 		}
 	}

@@ -30,7 +30,7 @@ func (s *shared) logRefusal(r *http.Request, f *Refusal) {
 	}
 	if f.Err != nil {
 		what = "request not decided"
-		if f.Status >= http.StatusInternalServerError { // else it is the client's fault
+		if f.fault || f.Status >= http.StatusInternalServerError { // else it is the client's fault
 			level = slog.LevelWarn
 		}
 		attrs = append(attrs, slog.Any("error", f.Err))

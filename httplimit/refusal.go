@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -32,7 +33,9 @@ type Refusal struct {
 	ResetAfter time.Duration
 	// Reason is the decision's, of Rule.
 	Reason spillgate.Reason
-	// Answer is what Rule says of the answer, nil if it says nothing.
+	// Answer is what Rule says of the answer, or, where Err is not nil, the rule
+	// that is closed while the store fails ([policy.Rule.FaultAnswer]); nil if it
+	// says nothing.
 	Answer *policy.Answer
 	// Override is the override by which Rule refuses, nil if there is none.
 	Override *policy.Override
@@ -44,6 +47,7 @@ type Refusal struct {
 	flat     bool           // Rule refuses by itself, without a quota
 	problem  policy.Problem // "" is about:blank
 	ruleless bool           // Rule is none of the policy's, but an override
+	fault    bool           // of ours, that may be over soon: it says nothing of a quota
 	wait     int64          // seconds that are told; 0 for none
 
 	// For calls of gRPC:
@@ -61,6 +65,8 @@ func (f *Refusal) Code() uint32 {
 		return 7
 	case f.Err == nil:
 		return 8
+	case f.fault: // whatever the answer's status is
+		return 14
 	case f.Status == http.StatusBadRequest:
 		return 3
 	case f.Status == http.StatusRequestTimeout:
@@ -94,7 +100,7 @@ func (l *limited) refuse(w http.ResponseWriter, r *http.Request, key string, d *
 	case spillgate.BadCost:
 		f.Status, f.Err = http.StatusBadRequest, d.Err()
 	case spillgate.Closed:
-		f.Status, f.Err, f.RetryAfter, f.problem = http.StatusServiceUnavailable, d.Err(), faultWait, policy.ReducedCapacity
+		f.unavailable(d.Err())
 	default:
 		f.Status, f.Rule, f.Violated = http.StatusTooManyRequests, l.name, append(f.violated[:0], l.name)
 		f.RetryAfter, f.ResetAfter, f.problem, f.why = d.RetryAfter, d.ResetAfter, policy.QuotaExceeded, d.Reason.String()
@@ -112,7 +118,7 @@ func (l *limited) refuse(w http.ResponseWriter, r *http.Request, key string, d *
 func (p *policed) refuse(w http.ResponseWriter, r *http.Request, v *policy.Verdict) {
 	o := v.Refusing()
 	if o == nil {
-		p.undecided(w, r, v.Err())
+		p.undecided(w, r, v.Err(), v.FaultAnswer())
 		return
 	}
 	f := &refusal{Refusal: Refusal{
@@ -149,18 +155,26 @@ func undecided(ctx context.Context, err error) *refusal {
 	case errors.Is(ctx.Err(), context.Canceled):
 		f.Status = statusGone
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, spillgate.ErrUnavailable), errors.Is(err, spillgate.ErrClosed):
-		f.Status, f.RetryAfter, f.problem = http.StatusServiceUnavailable, faultWait, policy.ReducedCapacity
+		f.unavailable(err)
 	case errors.Is(err, spillgate.ErrCost), repeatedOf(err) != nil, oddOf(err) != nil:
 		f.Status = http.StatusBadRequest
 	}
 	return f
 }
 
+// unavailable makes f a fault of ours, that may be over soon.
+func (f *refusal) unavailable(err error) {
+	f.Status, f.Err, f.RetryAfter, f.problem, f.fault = http.StatusServiceUnavailable, err, faultWait, policy.ReducedCapacity, true
+}
+
 // undecided ends a request for which err is all that is known: its client went
 // away, or time ran out, or it could not be decided. What it was charged is given
-// back already.
-func (s *shared) undecided(w http.ResponseWriter, r *http.Request, err error) {
+// back already. If that is a fault of ours, a is what a rule says of the answer.
+func (s *shared) undecided(w http.ResponseWriter, r *http.Request, err error, a *policy.Answer) {
 	f := undecided(r.Context(), err)
+	if f.fault && a != nil {
+		f.Answer, f.Status = a, cmp.Or(a.Status, f.Status)
+	}
 	if f.Status == statusGone {
 		Unread(w, r)
 		w.WriteHeader(statusGone)

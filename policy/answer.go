@@ -106,6 +106,38 @@ func (a *Answer) check() error {
 	return nil
 }
 
+// checkFaultAnswer reports what is wrong with the answer that r gives while the
+// store fails.
+func (r *Rule) checkFaultAnswer() error {
+	a := r.FaultAnswer
+	switch {
+	case a == nil:
+		return nil
+	case r.OnFault != Shut:
+		return errors.New("only a rule that is closed while the store fails answers for that; write closed, or remove the answer")
+	}
+	return a.checkFault()
+}
+
+// ValidateFault reports why a can't be a [Rule.FaultAnswer], nil if it can.
+func (a *Answer) ValidateFault() error {
+	if err := a.checkFault(); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	return nil
+}
+
+func (a *Answer) checkFault() error {
+	const never = ": nobody used up anything, and clients would believe it; "
+	switch {
+	case a.Status == 429:
+		return errors.New("status 429" + never + "write 503, or leave it out")
+	case a.Problem != "" && a.Problem != ReducedCapacity:
+		return fmt.Errorf("problem %q"+never+"write temporary-reduced-capacity, or leave it out", string(a.Problem))
+	}
+	return a.check()
+}
+
 // token reports whether s can be a field's name (RFC 9110, 5.6.2).
 func token(s string) bool {
 	for i := range len(s) {

@@ -395,6 +395,9 @@ func (e *Engine) takeFaulty(ctx context.Context, v *Verdict, s *scratch, cause e
 		case r.OnFault == Open || c.Trial:
 			e.fold(v, s, i, &spillgate.Decision{Allowed: true, Reason: spillgate.Granted, Limit: r.meter.Limit().Cap()}, fromNowhere)
 		case r.OnFault == Shut || shares.by(c.Meter) == nil:
+			if !shut {
+				v.closed = r.Rule
+			}
 			shut = true
 		default:
 			e.localCharge(s, local, i, &c, shares.by(c.Meter))

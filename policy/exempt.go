@@ -31,7 +31,7 @@ func (r *Rule) checkExempt(bad func(field string, err error)) {
 		{"answer", r.Answer != nil},
 		{"delay", r.Delay != (Delay{})},
 		{"backup", r.Backup != nil},
-		{"on_fault", r.OnFault != Local},
+		{"on_fault", r.OnFault != Local || r.FaultAnswer != nil},
 		{"max_keys", r.MaxKeys != 0},
 		{"at_cap", r.AtCap != spillgate.Overflow},
 		{"ttl", r.TTL != 0},

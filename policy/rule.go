@@ -75,6 +75,10 @@ type Rule struct {
 	Answer *Answer
 	// OnFault says what happens when the store can't answer.
 	OnFault OnFault
+	// FaultAnswer is what those are told whom this rule, under [Shut], is the
+	// first to refuse then; nil leaves it to the front. It is no denial, so its
+	// status is not 429, and its problem none of a quota; 503 if it names none.
+	FaultAnswer *Answer
 	// MaxKeys, AtCap and TTL shape the rule's table; see
 	// [spillgate.SpaceOptions].
 	MaxKeys int
@@ -309,6 +313,9 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 	}
 	if r.OnFault > Shut {
 		bad("on_fault", fmt.Errorf("%d: must be Local, Open or Shut", r.OnFault))
+	}
+	if err := r.checkFaultAnswer(); err != nil {
+		bad("on_fault", err)
 	}
 	for _, f := range r.Failures {
 		if !validOutcome(f) {

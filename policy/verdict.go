@@ -76,6 +76,7 @@ type Verdict struct {
 	engine *Engine
 	at     time.Time
 	err    error // why nothing was decided
+	closed *Rule // the first that refused since the store can't answer
 	exempt *Rule
 	backup *Backup // where the request goes that the rules refuse
 
@@ -88,7 +89,7 @@ type Verdict struct {
 func (v *Verdict) begin(e *Engine) {
 	clear(v.first[:min(v.Len(), inline)])
 	clear(v.more)
-	v.Allowed, v.Fault, v.Held, v.engine, v.at, v.err, v.exempt, v.n, v.more = true, nil, 0, e, time.Time{}, nil, nil, 0, v.more[:0]
+	v.Allowed, v.Fault, v.Held, v.engine, v.at, v.err, v.closed, v.exempt, v.n, v.more = true, nil, 0, e, time.Time{}, nil, nil, nil, 0, v.more[:0]
 	v.exemption, v.backup, v.tentative, v.quiet, v.diverts, v.code = nil, nil, false, false, false, 0
 }
 
@@ -102,7 +103,7 @@ func (v *Verdict) alone() {
 func (v *Verdict) cut(n int) {
 	clear(v.first[min(n, inline):min(v.Len(), inline)])
 	v.more = v.more[:max(0, n-inline)]
-	v.n, v.Allowed, v.Fault, v.err = int16(n), true, nil, nil
+	v.n, v.Allowed, v.Fault, v.err, v.closed = int16(n), true, nil, nil, nil
 }
 
 // add makes room for what one more rule says.
@@ -205,6 +206,15 @@ func (e *DeniedError) Error() string {
 
 // Unwrap returns the refusing decision's error.
 func (e *DeniedError) Unwrap() error { return e.err }
+
+// FaultAnswer returns what the first rule that refused since the store can't
+// answer says of that ([Rule.FaultAnswer]), nil if it says nothing, or none did.
+func (v *Verdict) FaultAnswer() *Answer {
+	if v == nil || v.closed == nil {
+		return nil
+	}
+	return v.closed.FaultAnswer
+}
 
 // Err returns nil if the request may pass, a [*DeniedError] if a rule refuses
 // it, and otherwise why nothing could be decided: an error that wraps

@@ -311,7 +311,7 @@ func (w *warner) repeated() {
 // essence is what a rule does, whatever it is called and however it says so.
 func (r *Rule) essence() Rule {
 	e := *r
-	e.Name, e.Source, e.Answer, e.Tell, e.Hide = "", "", nil, false, false
+	e.Name, e.Source, e.Answer, e.FaultAnswer, e.Tell, e.Hide = "", "", nil, nil, false, false
 	return e
 }
 
@@ -330,7 +330,7 @@ func (r *Rule) unused(bad func(field string, err error)) {
 	}
 	table := []field{{"max_keys", r.MaxKeys != 0}, {"at_cap", r.AtCap != spillgate.Overflow}}
 	backup := field{"backup", r.Backup != nil}
-	counting := []field{{"failures", len(r.Failures) > 0}, {"on_fault", r.OnFault != Local}, {"ttl", r.TTL != 0}}
+	counting := []field{{"failures", len(r.Failures) > 0}, {"on_fault", r.OnFault != Local || r.FaultAnswer != nil}, {"ttl", r.TTL != 0}}
 	switch {
 	case r.Exempt: // see checkExempt
 	case r.Deny:

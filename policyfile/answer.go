@@ -18,7 +18,7 @@ var answerField = field[policy.Rule]{
 	key: "answer", about: "What those are told whom this rule refuses, in place of the usual answer.",
 	schema: schema{"$ref": "#/$defs/answer"},
 	read: func(d *decoder, n *yaml.Node, r *policy.Rule) {
-		if a, ok := readAnswer(d, n); ok {
+		if a, ok := readAnswer(d, n, &answerForm, (*policy.Answer).Validate); ok {
 			r.Answer = a
 		}
 	},
@@ -63,10 +63,10 @@ var answerForm = form[policy.Answer]{
 	},
 }
 
-func readAnswer(d *decoder, n *yaml.Node) (*policy.Answer, bool) {
+func readAnswer(d *decoder, n *yaml.Node, form *form[policy.Answer], validate func(*policy.Answer) error) (*policy.Answer, bool) {
 	before := len(d.errs)
 	var a policy.Answer
-	m, ok := answerForm.read(d, n, &a)
+	m, ok := form.read(d, n, &a)
 	if !ok {
 		return nil, false
 	}
@@ -83,7 +83,7 @@ func readAnswer(d *decoder, n *yaml.Node) (*policy.Answer, bool) {
 	if len(d.errs) > before {
 		return nil, false
 	}
-	if err := a.Validate(); err != nil {
+	if err := validate(&a); err != nil {
 		msg := plain(err)
 		at := m.at(first)
 		for _, key := range []string{"status", "problem", "headers"} {

@@ -33,11 +33,11 @@ var applyFields = []field[policy.Rule]{
 // ruleSorts are the sorts of rules, of which each rule is one: those with a
 // limit, those that deny and those that exempt.
 func ruleSorts() []any {
-	exempt := schema{"exempt": schema{"const": true}, "deny": schema{"const": false}, "enforce": schema{"const": 100}}
+	exempt := schema{"exempt": schema{"const": true}, "deny": schema{"const": false}, "enforce": schema{"const": 100}, "on_fault": schema{"const": "local"}}
 	for _, key := range ruleForm.keys() {
 		switch key {
-		case "name", "enabled", "group", "exempt", "match", "deny", "enforce":
-		case "missing", "tell", "on_fault", "at_cap": // may say what is so without them
+		case "name", "enabled", "group", "exempt", "match", "deny", "enforce", "on_fault":
+		case "missing", "tell", "at_cap": // may say what is so without them
 		default:
 			exempt[key] = false
 		}

@@ -111,7 +111,7 @@ func TestManualShowsEachKey(t *testing.T) {
 		}
 	}
 	for _, keys := range [][]string{documentForm.keys(), serverForm.keys(), clientIPForm.keys(), ruleForm.keys(), testForm.keys(), requestForm.keys(), expectForm.keys(), penaltyForm.keys(), overrideForm.keys(),
-		answerForm.keys(), delayForm.keys(), backupForm.keys(), pathsForm.keys(), tlsForm.keys(), laneForm.keys(), costForm.keys(), usageForm.keys(), usagePathsForm.keys(),
+		answerForm.keys(), onFaultForm.keys(), delayForm.keys(), backupForm.keys(), pathsForm.keys(), tlsForm.keys(), laneForm.keys(), costForm.keys(), usageForm.keys(), usagePathsForm.keys(),
 		connectionsForm.keys(), storeForm.keys(), tlsForm.keys()} {
 		for _, key := range keys {
 			if !regexp.MustCompile(`(?m)(^|[ {])` + key + `:`).Match(examples) {

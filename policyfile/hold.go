@@ -72,4 +72,5 @@ func heldSchemas(defs schema) {
 	delay, backup := delayForm.asSchema(), backupForm.asSchema()
 	delay["required"], backup["required"] = []string{"most"}, []string{"upstream"}
 	defs["delay"], defs["backup"], defs["answer"] = delay, backup, answerSchema()
+	faultSchemas(defs)
 }

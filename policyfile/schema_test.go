@@ -46,6 +46,8 @@ func TestSchemaHasEachKey(t *testing.T) {
 		"request":     {s.Defs["request"], requestForm.keys()},
 		"expect":      {s.Defs["expect"].AnyOf[1], expectForm.keys()},
 		"answer":      {s.Defs["answer"], answerForm.keys()},
+		"on_fault":    {s.Defs["on_fault"], onFaultForm.keys()},
+		"of a fault":  {s.Defs["fault_answer"], answerForm.keys()},
 		"paths":       {s.Defs["paths"], pathsForm.keys()},
 		"delay":       {s.Defs["delay"], delayForm.keys()},
 		"backup":      {s.Defs["backup"], backupForm.keys()},

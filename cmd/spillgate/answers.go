@@ -46,26 +46,31 @@ func answerDetails(r *policy.Rule) (out []string) {
 	if r.Backup != nil {
 		out = append(out, fmt.Sprintf("backup for %s: %s", requests(r.Backup.Match), r.Backup.Upstream))
 	}
-	if a := r.Answer; a != nil {
-		var parts []string
-		if a.Status != 0 {
-			parts = append(parts, fmt.Sprint(a.Status))
-		}
-		if a.Problem != "" {
-			parts = append(parts, string(a.Problem))
-		}
-		if a.Type != "" {
-			parts = append(parts, fmt.Sprintf("%d bytes of %s", len(a.Body), a.Type))
-		}
-		for _, name := range slices.Sorted(maps.Keys(a.Header)) {
-			parts = append(parts, name+": "+a.Header[name])
-		}
-		out = append(out, "answers those whom it refuses: "+strings.Join(parts, ", "))
+	if r.Answer != nil {
+		out = append(out, "answers those whom it refuses: "+answerText(r.Answer))
 	}
 	if r.Penalty != (policy.Penalty{}) {
 		out = append(out, penaltyText(r))
 	}
 	return out
+}
+
+// answerText says an answer in one line.
+func answerText(a *policy.Answer) string {
+	var parts []string
+	if a.Status != 0 {
+		parts = append(parts, fmt.Sprint(a.Status))
+	}
+	if a.Problem != "" {
+		parts = append(parts, string(a.Problem))
+	}
+	if a.Type != "" {
+		parts = append(parts, fmt.Sprintf("%d bytes of %s", len(a.Body), a.Type))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
+		parts = append(parts, name+": "+a.Header[name])
+	}
+	return strings.Join(parts, ", ")
 }
 
 // answers returns what a server part says of answers as options.

@@ -374,6 +374,7 @@ type explainedEffects struct {
 	Penalty *checkedPenalty `json:"penalty,omitempty"`
 	Tell    bool            `json:"tell"`
 	OnFault string          `json:"on_fault"`
+	Fault   *checkedAnswer  `json:"fault_answer,omitempty"`
 }
 
 type explainedVerdict struct {
@@ -422,7 +423,7 @@ func (x *explained) asJSON() explainedJSON {
 			r.Peeked, r.Trial, r.Allowed = o.Peeked, o.Trial, &o.Decision.Allowed
 			if is := at.Rule; !o.Peeked {
 				r.explainedEffects = &explainedEffects{
-					is.Failures, 100 - is.Spare, answerJSON(is.Answer), heldJSON(is), penaltyJSON(is), is.Tell, faultWords[is.OnFault],
+					is.Failures, 100 - is.Spare, answerJSON(is.Answer), heldJSON(is), penaltyJSON(is), is.Tell, faultWords[is.OnFault], answerJSON(is.FaultAnswer),
 				}
 			}
 			if o.Override != nil {

@@ -58,7 +58,7 @@ server:
 rules:
   - {name: shared, match: {path: /shared}, limit: 1/h burst 10, key: client.ip}
   - {name: open, match: {path: /open}, limit: 1/h burst 2, key: client.ip, on_fault: open}
-  - {name: closed, match: {path: /closed}, limit: 1/h burst 50, key: client.ip, on_fault: closed}
+  - {name: closed, match: {path: /closed}, limit: 1/h burst 50, key: client.ip, on_fault: {closed: {status: 502, text: later}}}
   - {name: local, match: {path: /local}, limit: 1/h burst 8, key: client.ip, on_fault: local}
 `, upstream.URL, server.Addr, mode)
 			a, b := start(t, policy), start(t, policy)
@@ -82,8 +82,8 @@ rules:
 				if got := status(t, a.url+"/open"); got != http.StatusOK {
 					t.Errorf("open, while the store is away: %d", got)
 				}
-				if got := status(t, a.url+"/closed"); got != http.StatusServiceUnavailable {
-					t.Errorf("closed, while the store is away: %d, want 503", got)
+				if got := status(t, a.url+"/closed"); got != http.StatusBadGateway {
+					t.Errorf("closed, while the store is away: %d, want the rule's own 502", got)
 				}
 				want := http.StatusOK
 				if i >= 4 {

@@ -211,7 +211,12 @@ func effects(r *policy.Rule) (out []string) {
 	add(r.Tell, "tells the program behind what is left (%s)", httplimit.RemainingHeader)
 	add(r.Hide, "tells clients no numbers (headers: off)")
 	add(r.OnFault == policy.Open, "lets requests pass while the store can't answer")
-	add(r.OnFault == policy.Shut, "refuses as unavailable while the store can't answer")
+	switch {
+	case r.FaultAnswer != nil:
+		add(true, "refuses as unavailable while the store can't answer, and answers: %s", answerText(r.FaultAnswer))
+	case r.OnFault == policy.Shut:
+		add(true, "refuses as unavailable while the store can't answer")
+	}
 	return out
 }
 
@@ -312,6 +317,7 @@ type checkedRule struct {
 	Tell     bool            `json:"tell"`
 	Headers  string          `json:"headers"`
 	OnFault  string          `json:"on_fault"`
+	Fault    *checkedAnswer  `json:"fault_answer,omitempty"`
 	MaxKeys  int             `json:"max_keys"` // 1 without a key, 0 for one that denies
 	AtCap    string          `json:"at_cap"`
 	TTL      string          `json:"ttl,omitempty"`
@@ -405,7 +411,7 @@ func ruleJSON(r *policy.Rule) checkedRule {
 		Name: r.Name, Source: r.Source, Match: conditions(r.Match), Key: keyParts(r.Key), Missing: missingWords[r.Missing],
 		Enabled: !r.Disabled, Group: r.Group, Exempt: r.Exempt,
 		Deny: r.Deny, Unit: unit(r), Cost: max(1, r.Cost), Failures: r.Failures, Enforce: 100 - r.Spare, Penalty: penaltyJSON(r), Tell: r.Tell, Headers: onOff(!r.Hide),
-		OnFault: faultWords[r.OnFault], MaxKeys: maxKeys(r), AtCap: atCapWords[r.AtCap],
+		OnFault: faultWords[r.OnFault], Fault: answerJSON(r.FaultAnswer), MaxKeys: maxKeys(r), AtCap: atCapWords[r.AtCap],
 	}
 	c.Secret, c.Answer, c.checkedHeld = secrets(r), answerJSON(r.Answer), heldJSON(r)
 	if len(r.Prices) > 0 {

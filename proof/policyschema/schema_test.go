@@ -181,12 +181,16 @@ func TestSchemaAgreesOnAmounts(t *testing.T) {
 		{"status: 503", "status: 199"}, {"status: 503", "status: 600"}, {"html: <p>", "html: 5"}, {"html: <p>", "html: <p>, text: x"}, {"html: <p>", "problem: quota-exceeded"}, {"html: <p>", "problem: quota"},
 		{"html: <p>", "file: busy.html"}, {"{X-Why: busy}", "{}"}, {"{X-Why: busy}", "{X-Why: 5}"}, {"{X-Why: busy}", "[]"}, {", html: <p>", ""}, {"{status: 503, headers: {X-Why: busy}, html: <p>}", "{}"},
 		{"enabled: true", "enabled: on"}, {"enabled: true", "enabled: false"}, {"group: g\n", "group: G\n"}, {"group: g\n", "group: ''\n"},
+		{"enabled: true", "on_fault: closed"}, {"enabled: true", "on_fault: shut"}, {"enabled: true", "on_fault: {closed: {status: 503, text: x}}"}, {"enabled: true", "on_fault: {closed: {json: '{}'}}"}, {"enabled: true", "on_fault: {closed: {status: 429}}"},
+		{"enabled: true", "on_fault: {closed: {problem: quota-exceeded}}"}, {"enabled: true", "on_fault: {closed: {problem: temporary-reduced-capacity, status: 500}}"}, {"enabled: true", "on_fault: {closed: {}}"}, {"enabled: true", "on_fault: {}"},
+		{"enabled: true", "on_fault: {open: {status: 503}}"}, {"enabled: true", "on_fault: {closed: 503}"}, {"enabled: true", "on_fault: {closed: {text: x, html: y}}"}, {"exempt: true", "exempt: true, on_fault: {closed: {status: 503}}"},
 		{"exempt: true", "exempt: false"}, {"exempt: true", "exempt: yes"}, {", match: {client.ip: 192.0.2.1}", ""}, {"exempt: true", "exempt: true, limit: 1/s"}, {"exempt: true", "exempt: true, key: client.ip"}, {"exempt: true", "exempt: true, deny: true"},
 	})
 	agrees(t, "rules: [{name: a, key: client.ip, limit: 10/s}]\n", [][2]string{
 		{"", ""},
 		{"limit: 10/s", "limit: unlimited"}, {"limit: 10/s", "limit: unlimited, cost: 2"}, {"limit: 10/s", `limit: unlimited, backup: {upstream: "http://b.example"}`}, {"limit: 10/s", "limit: unlimited, tell: true"},
-		{"limit: 10/s", "deny: true"}, {"limit: 10/s", `deny: true, backup: {upstream: "http://b.example"}`}, {"limit: 10/s", "deny: true, answer: {status: 410}"},
+		{"limit: 10/s", "deny: true"}, {"limit: 10/s", `deny: true, backup: {upstream: "http://b.example"}`}, {"limit: 10/s", "deny: true, answer: {status: 410}"}, {"limit: 10/s", "deny: true, on_fault: {closed: {status: 503}}"},
+		{"key: client.ip", "key: proxy.x-user"}, {"limit: 10/s", "limit: 10/s, match: {proxy.x-plan: paid}"}, {"limit: 10/s", "limit: 10/s, match: {proxy: paid}"}, {"limit: 10/s", "limit: 10/s, cost: {from: proxy.x-n}"},
 		{"limit: 10/s", "limit: 5 at once"}, {"limit: 10/s", "limit: 5 at once, failures: 401"}, {"limit: 10/s", "limit: 5 at once, unit: bytes"}, {"limit: 10/s", "limit: 5 at once for 30s, unit: jobs"}, {"limit: 10/s", "limit: 10/s, unit: bytes, failures: 401"},
 	})
 }
