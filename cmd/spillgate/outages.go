@@ -47,17 +47,25 @@ func (s *outages) watch(server string, open bool, why redisstore.Fault) {
 	left := outageEvery - time.Since(o.told)
 	switch {
 	case !open && o.more == 0:
-		s.logger.Info("the store answers again", "server", server)
+		ofServer(s.logger, server).Info("the store answers again")
 		s.again()
 	case !open:
 	case o.more == 0 && (o.told.IsZero() || left <= 0):
 		o.told = time.Now()
-		s.logger.Error("the store does not answer: rules decide as their on_fault says", "server", server, "fault", why.String())
+		ofServer(s.logger, server).Error("the store does not answer: rules decide as their on_fault says", "fault", why.String())
 	default:
 		if o.more++; o.more == 1 {
 			time.AfterFunc(left, func() { s.sum(server) })
 		}
 	}
+}
+
+// ofServer names the server in what is told, if there are several.
+func ofServer(logger *slog.Logger, server string) *slog.Logger {
+	if server == "" {
+		return logger
+	}
+	return logger.With("server", server)
 }
 
 // sum tells what was left out.
@@ -69,6 +77,6 @@ func (s *outages) sum(server string) {
 	if o.open {
 		what = "the store stopped answering again, and still does not: rules decide as their on_fault says"
 	}
-	s.logger.Error(what, "server", server, "fault", o.why.String(), "times", o.more, "answers", !o.open)
+	ofServer(s.logger, server).Error(what, "fault", o.why.String(), "times", o.more, "answers", !o.open)
 	o.told, o.more = time.Now(), 0
 }

@@ -49,3 +49,33 @@ func TestOutages(t *testing.T) {
 		}
 	})
 }
+
+// A server that is the only one has no name, and several have.
+func TestOutagesNameTheServer(t *testing.T) {
+	var log bytes.Buffer
+	o := outages{logger: slog.New(slog.NewTextHandler(&log, nil)), again: func() {}}
+	o.watch("", true, redisstore.Refused)
+	o.watch("", false, redisstore.NoFault)
+	if log.Len() == 0 || strings.Contains(log.String(), "server=") {
+		t.Errorf("the only one:\n%s", &log)
+	}
+	o.watch("10.0.0.1:6379", true, redisstore.Refused)
+	if !strings.HasSuffix(log.String(), "server=10.0.0.1:6379 fault=refused\n") {
+		t.Errorf("one of several:\n%s", &log)
+	}
+}
+
+// A time span is text in the log, in JSON too.
+func TestLogHasSpansAsText(t *testing.T) {
+	for form, want := range map[string]string{"json": `"drain":"1.5s","retry_after":"14.432ms"`, "text": "drain=1.5s retry_after=14.432ms"} {
+		var log bytes.Buffer
+		logger, err := newLogger(form, &log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logger.Info("x", "drain", 1500*time.Millisecond, "retry_after", "14.432ms")
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%s: %s", form, &log)
+		}
+	}
+}

@@ -225,12 +225,19 @@ var headers = map[policyfile.Headers]httplimit.HeaderMode{
 	policyfile.HeadersOff:      httplimit.Off,
 }
 
+// newLogger writes log lines. In both forms a time span is text, as 1.5s.
 func newLogger(form string, w io.Writer) (*slog.Logger, error) {
+	opts := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration { // a number of nanoseconds in JSON
+			a.Value = slog.StringValue(a.Value.Duration().String())
+		}
+		return a
+	}}
 	switch form {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, nil)), nil
+		return slog.New(slog.NewTextHandler(w, opts)), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, nil)), nil
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
 	}
 	return nil, fmt.Errorf("--log %q: want text or json", form)
 }
