@@ -27,7 +27,7 @@ func (s *server) logRefusal(a *attributes, o *policy.Outcome, err error, wait ti
 	if addr := a.ClientAddr(); addr.IsValid() {
 		client = addr.String()
 	}
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 14)
 	if o != nil {
 		attrs = append(attrs, slog.String("rule", rule), slog.String("why", o.Why()))
 		if key := s.engine.KeyText(rule, a); key != "" {
@@ -45,8 +45,14 @@ func (s *server) logRefusal(a *attributes, o *policy.Outcome, err error, wait ti
 		method = method[:256] + "…"
 	}
 	attrs = append(attrs, slog.String("code", policy.CodeName(uint32(code))), slog.String("client", client), slog.String("method", method))
+	if o != nil && (o.Cost() > 1 || o.Cost() == 1 && o.Decision.Reason == spillgate.NeverFits) {
+		attrs = append(attrs, slog.Int64("cost", o.Cost()))
+	}
 	if o != nil && o.Override != nil {
 		attrs = append(attrs, slog.String("override", o.Override.Source), slog.String("reason", o.Override.Reason), slog.String("owner", o.Override.Owner))
+		if o.Line() > 0 {
+			attrs = append(attrs, slog.String("list", o.Listed()))
+		}
 	}
 	switch {
 	case wait == spillgate.Never:

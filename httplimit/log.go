@@ -21,7 +21,7 @@ func (s *shared) logRefusal(r *http.Request, f *Refusal) {
 		client = addr.String()
 	}
 	level, what := slog.LevelInfo, "request refused"
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 14)
 	if f.Rule != "" {
 		attrs = append(attrs, slog.String("rule", f.Rule), slog.String("why", f.why))
 		if key := f.keyOf(a); key != "" {
@@ -39,6 +39,9 @@ func (s *shared) logRefusal(r *http.Request, f *Refusal) {
 		slog.String("method", short(r.Method)), slog.String("host", short(r.Host)))
 	if r.URL != nil { // without the query, which may hold secrets
 		attrs = append(attrs, slog.String("path", short(r.URL.Path)))
+	}
+	if f.first != nil && (f.first.Cost() > 1 || f.first.Cost() == 1 && f.Reason == spillgate.NeverFits) {
+		attrs = append(attrs, slog.Int64("cost", f.first.Cost()))
 	}
 	attrs = appendOverride(attrs, f)
 	switch {

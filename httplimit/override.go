@@ -64,6 +64,9 @@ func appendOverride(attrs []slog.Attr, f *Refusal) []slog.Attr {
 	}
 	if o := f.Override; o != nil {
 		attrs = append(attrs, slog.String("override", o.Source), slog.String("reason", o.Reason), slog.String("owner", o.Owner))
+		if f.first != nil && f.first.Line() > 0 {
+			attrs = append(attrs, slog.String("list", f.first.Listed()))
+		}
 	}
 	return attrs
 }

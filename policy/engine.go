@@ -362,6 +362,9 @@ func (e *Engine) fold(v *Verdict, s *scratch, i int, d *spillgate.Decision, from
 	o.Decision = *d // by itself: in one statement with others it is copied twice
 	o.Rule, o.Peeked, o.Trial = e.policy.rules[s.index[i]].Rule, c.N == 0, c.Trial
 	o.index, o.key, o.charged, o.keep, o.from = int32(s.index[i]), c.Key, d.Taken, c.Keep, from
+	if !d.Allowed {
+		o.charged = c.N
+	}
 	if len(s.over.charges) > 0 {
 		s.over.fold(v, s, o, i)
 		d = &o.Decision

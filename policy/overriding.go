@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -373,6 +374,15 @@ func (o *Outcome) Flat() bool {
 // Line returns the line of the list that names the caller of an override, 0 if
 // no list does.
 func (o *Outcome) Line() int { return int(o.line) }
+
+// Listed returns the place in the list that names the caller of an override,
+// "lists/deny.txt:3", for people; "" if no list does.
+func (o *Outcome) Listed() string {
+	if o.Override == nil || o.line == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", cmp.Or(o.Override.List, "list"), o.line)
+}
 
 // Limit returns the limit that o was decided by: the rule's, or that of an
 // override. It is the zero Limit if o is that of a rule without one, or of an

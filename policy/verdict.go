@@ -29,7 +29,7 @@ type Outcome struct {
 	line    int32            // of the list that names the caller
 	index   int32            // of the rule
 	meter   *spillgate.Meter // of the override's limit
-	charged int64            // units that stand charged now
+	charged int64            // units that stand charged now; of a rule that refuses, those that it would have
 	keep    int64            // units that stay for better lanes
 	key     spillgate.Key
 }
@@ -50,6 +50,15 @@ func (o *Outcome) Refuses() bool { return !o.Decision.Allowed && !o.Trial }
 // everything, nor by one that lets pass while the store fails. Without it the
 // decision's numbers mean nothing.
 func (o *Outcome) Judged() bool { return o.from != fromNowhere }
+
+// Cost returns how many units of the rule's limit a request that it refuses, or on
+// trial would, was to cost; 0 if no limit was asked, or the key is blocked.
+func (o *Outcome) Cost() int64 {
+	if o.Decision.Allowed || !o.Judged() {
+		return 0
+	}
+	return o.charged
+}
 
 const inline = 3
 

@@ -36,9 +36,11 @@ type refused struct {
 	Limit      string    `json:"limit,omitempty"`
 	Key        string    `json:"key,omitempty"`
 	Why        string    `json:"why,omitempty"`
+	Cost       int64     `json:"cost,omitempty"`     // if that is not 1
 	Override   string    `json:"override,omitempty"` // its place
 	Reason     string    `json:"reason,omitempty"`   // of the override
 	Owner      string    `json:"owner,omitempty"`
+	List       string    `json:"list,omitempty"`        // the place of the entry that names the caller
 	RetryAfter *float64  `json:"retry_after,omitempty"` // seconds; -1 if no wait helps
 	Until      time.Time `json:"until,omitzero"`
 	Error      string    `json:"error,omitempty"` // why nothing was decided
@@ -158,6 +160,8 @@ func readRefusal(line, id string) (*refused, bool) {
 		ID: id, Method: get("method"), Host: get("host"), Path: get("path"), Client: get("client"), Rule: get("rule"), Key: get("key"), Why: get("why"),
 		Code: get("code"), Override: get("override"), Reason: get("reason"), Owner: get("owner"), Error: get("error"),
 	}
+	r.List = get("list")
+	r.Cost, _ = strconv.ParseInt(get("cost"), 10, 64) // 0 is unknown
 	r.Status, _ = strconv.Atoi(get("status"))
 	r.Time, _ = time.Parse(time.RFC3339Nano, get("time")) // the zero time is "unknown"
 	switch told := get("retry_after"); told {
@@ -257,7 +261,7 @@ func (r *refused) text(now time.Time) string {
 	switch {
 	case r.RetryAfter == nil:
 	case *r.RetryAfter < 0:
-		b.WriteString("  until   ever: waiting does not help\n")
+		b.WriteString("  waiting does not help\n")
 	case r.Until.IsZero():
 		fmt.Fprintf(&b, "  until   %s later\n", r.wait)
 	default:
@@ -286,20 +290,30 @@ func printed(s string) string {
 
 // because says why the rule refused.
 func (r *refused) because() string {
-	limit := r.Limit
+	limit, of, why := r.Limit, "", ""
 	if limit == "" {
 		limit = "its limit"
 	}
-	switch {
-	case r.Override != "":
-		s := "of the override " + printed(r.Override)
+	if r.Override != "" {
+		of = "of the override " + printed(r.Override)
+		if r.List != "" {
+			of += ", by its list (" + printed(r.List) + ")"
+		}
 		if r.Reason != "" {
-			s += ": " + printed(r.Reason)
+			why = ": " + printed(r.Reason)
 		}
 		if r.Owner != "" {
-			s += " (" + printed(r.Owner) + ")"
+			why += " (" + printed(r.Owner) + ")"
 		}
-		return s
+		limit = "the limit " + of
+	}
+	cost := "more"
+	if r.Cost > 0 {
+		cost = fmt.Sprintf("%d, more", r.Cost)
+	}
+	switch {
+	case of != "" && r.Why != "over limit" && r.Why != "never fits":
+		return of + why
 	case r.Why == "blocked":
 		return "the key is blocked, for it was refused too often (penalty)"
 	case r.Why == "denied by rule":
@@ -307,11 +321,24 @@ func (r *refused) because() string {
 	case r.Why == "key incomplete":
 		return "the request lacks a part of the key, and such requests the rule refuses"
 	case r.Why == "never fits":
-		return fmt.Sprintf("the request costs more than %s ever holds", limit)
+		return fmt.Sprintf("the request costs %s than %s ever holds", cost, limit) + why
 	case r.Why == "over limit":
-		return limit + " was used up"
+		return limit + " was used up" + why + r.unheld()
 	case r.Why != "":
 		return "the limit said: " + printed(r.Why)
 	}
 	return "the log does not say why"
+}
+
+// unheld says why a request was not held until it fits, "" if its rule holds none.
+func (r *refused) unheld() string {
+	if r.rule == nil || r.rule.Delay == (policy.Delay{}) {
+		return ""
+	}
+	d := r.rule.Delay.Filled()
+	text := fmt.Sprintf("; the rule holds requests up to %s, %d at a key", policyfile.FormatPeriod(d.Most), d.Queue)
+	if r.wait > d.Most {
+		text += fmt.Sprintf(", and this one would have waited %s", r.wait)
+	}
+	return text
 }

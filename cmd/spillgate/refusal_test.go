@@ -55,6 +55,45 @@ func TestRefusalsAreFoundInTheLog(t *testing.T) {
 	}
 }
 
+// What a list blocks, and what costs too much, says so with its place and its cost.
+func TestRefusalsSayWhichEntryAndWhatCost(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "limits.yaml")
+	for name, text := range map[string]string{
+		"deny.txt": "192.0.2.1\n127.0.0.3 reason=\"port scans\" owner=ops\n",
+		"limits.yaml": `
+rules:
+  - {name: rows, unit: rows, key: client.ip, limit: 10/s, cost: {from: query.n}}
+overrides:
+  - {deny: true, list: deny.txt}
+`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := start(t, file, "--demo")
+	for from, want := range map[string]string{
+		"127.0.0.2": "  for     client.ip=127.0.0.2\n  because the request costs 500, more than 10/s burst 10 ever holds\n  waiting does not help\n",
+		"127.0.0.3": "  for     client.ip=127.0.0.3\n  because of the override " + file + ":5, by its list (deny.txt:2): port scans (ops)\n  waiting does not help\n",
+	} {
+		resp, err := visitor(t, from).Get(p.url + "/?n=500")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		id := resp.Header.Get("Spillgate-Refusal")
+		p.log.await(t, p.exited, id)
+		log := filepath.Join(t.TempDir(), "log")
+		if err := os.WriteFile(log, []byte(p.log.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		if code := run([]string{"explain", file, "--refusal", id, "--log", log}, &out, &errs); code != 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("exit code %d: %s%s, want\n%s", code, &errs, &out, want)
+		}
+	}
+}
+
 // Whatever a client gets into the log, it does not reach the terminal.
 func FuzzReadRefusal(f *testing.F) {
 	for _, line := range []string{
