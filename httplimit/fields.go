@@ -205,8 +205,10 @@ const RemainingHeader = "Spillgate-Remaining"
 // sends on: a List (RFC 9651) of those rules that applied to v and say
 // [policy.Rule.Tell],
 //
-//	Spillgate-Remaining: "password";r=9
+//	Spillgate-Remaining: "password";r=9, "trial";r=0;over
 //
+// where over says that the request is beyond the limit and would be refused, but
+// that the rule spares this key ([policy.Outcome.WouldRefuse]). This stands
 // in place of whatever the client sent under that name, which is dropped even
 // if there is nothing to tell and v is nil.
 func Tell(h http.Header, v *policy.Verdict) {
@@ -222,6 +224,9 @@ func Tell(h http.Header, v *policy.Verdict) {
 		}
 		b = (&quota{name: o.Rule.Name}).appendName(separate(b, len(b)))
 		b = appendInteger(append(b, ";r="...), o.Decision.Remaining)
+		if o.WouldRefuse() {
+			b = append(b, ";over"...)
+		}
 	}
 	if len(b) > 0 {
 		h[RemainingHeader] = []string{string(b)}

@@ -212,6 +212,37 @@ func TestTell(t *testing.T) {
 		t.Error(err)
 	}
 
+	// A rule that refuses nobody tells which requests are beyond its limit.
+	trial, off := rule(t, "trial", "1/h burst 2", "client.ip"), rule(t, "off", "1/h burst 1", "client.ip")
+	trial.Tell, trial.Spare, off.Tell = true, 100, true
+	trial.Peek = policy.Match{{Attribute: policy.Attribute{Kind: policy.Method}, Values: []string{"HEAD"}}}
+	p, err := policy.Compile([]policy.Rule{trial, off})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	h = httplimit.Policy(policy.NewEngine(p.Unenforced(), spillgate.NewMemory()))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		out := make(http.Header)
+		v := policy.FromContext(r.Context())
+		httplimit.Tell(out, v)
+		told = out.Values("Spillgate-Remaining")
+		if o := v.Of("trial"); o.WouldRefuse() != strings.Contains(told[0], `"trial";r=0;over`) || o.Refuses() {
+			t.Errorf("the program hears %v, the upstream %q", o.WouldRefuse(), told)
+		}
+	}))
+	for i, want := range []string{`"trial";r=1, "off";r=0`, `"trial";r=0, "off";r=0;over`, `"trial";r=0;over, "off";r=0;over`, `"trial";r=0;over, "off";r=0;over`} {
+		if get(h); len(told) != 1 || told[0] != want {
+			t.Errorf("request %d: %q; want %q", i, told, want)
+		}
+		if _, err := parseList(told); err != nil {
+			t.Error(err)
+		}
+	}
+	get(h, func(r *http.Request) { r.Method = "HEAD" })
+	if want := `"trial";r=0, "off";r=0;over`; told[0] != want { // it is only asked, and nobody would refuse it
+		t.Errorf("a peek: %q; want %q", told, want)
+	}
+
 	forged := http.Header{"Spillgate-Remaining": {`"password";r=99`}}
 	httplimit.Tell(forged, nil)
 	if len(forged) != 0 {

@@ -46,6 +46,10 @@ const (
 // Refuses reports whether this rule is one of those that refuse the request.
 func (o *Outcome) Refuses() bool { return !o.Decision.Allowed && !o.Trial }
 
+// WouldRefuse reports whether this rule would refuse the request, which passes it
+// only since the rule spares this key (enforce).
+func (o *Outcome) WouldRefuse() bool { return !o.Decision.Allowed && o.Trial }
+
 // Judged reports whether a limit was asked at all: not by a rule that denies
 // everything, nor by one that lets pass while the store fails. Without it the
 // decision's numbers mean nothing.

@@ -204,7 +204,7 @@ func rulesOf(key string, v *policy.Verdict) []string {
 	for i := range v.Len() {
 		o := v.Outcome(i)
 		if key == "rules" || key == "denied" && o.Refuses() || key == "peeked" && o.Peeked ||
-			key == "would_deny" && o.Trial && !o.Decision.Allowed {
+			key == "would_deny" && o.WouldRefuse() {
 			out = append(out, o.Rule.Name)
 		}
 	}
