@@ -63,7 +63,7 @@ func (a *attributes) AppendAttr(dst []byte, attr policy.Attribute) ([]byte, bool
 		if r.URL == nil {
 			return dst, false
 		}
-		dst, ok, several := appendQuery(dst, r.URL.RawQuery, attr.Name)
+		dst, ok, several := a.naming.appendQuery(dst, r.URL.RawQuery, attr.Name)
 		a.several = a.several || several
 		return dst, ok
 	case policy.TLSClient:
@@ -157,7 +157,7 @@ func (a *attributes) AppendRepeats(dst []byte, attr policy.Attribute) []byte {
 	case attr.Kind == policy.Header && attr.Name != "host", attr.Kind == policy.Proxy && a.proxied():
 		return policy.AppendRepeats(dst, attr.Name, a.lines(attr.Name))
 	case attr.Kind == policy.Query && a.request.URL != nil:
-		return appendQueries(dst, a.request.URL.RawQuery, attr.Name)
+		return a.naming.appendQueries(dst, a.request.URL.RawQuery, attr.Name)
 	}
 	return dst
 }
@@ -189,10 +189,10 @@ func cookieValue(s string) bool {
 // appendQuery appends the first value of a query parameter, as
 // url.Values.Get finds it, and reports whether there are more. Parameters that
 // net/url can't read are no parameters.
-func appendQuery(dst []byte, query, name string) (_ []byte, ok, several bool) {
-	if dst, query, ok = appendParameter(dst, query, name); ok {
+func (n naming) appendQuery(dst []byte, query, name string) (_ []byte, ok, several bool) {
+	if dst, query, ok = n.appendParameter(dst, query, name); ok {
 		end := len(dst)
-		dst, _, several = appendParameter(dst, query, name)
+		dst, _, several = n.appendParameter(dst, query, name)
 		dst = dst[:end]
 	}
 	return dst, ok, several
@@ -200,19 +200,19 @@ func appendQuery(dst []byte, query, name string) (_ []byte, ok, several bool) {
 
 // appendQueries appends the values of a query parameter as [policy.Repeating]
 // wants them.
-func appendQueries(dst []byte, query, name string) []byte {
+func (n naming) appendQueries(dst []byte, query, name string) []byte {
 	start, end, last, differ := len(dst), 0, 0, false // end is that of the first
-	for n := 0; ; n++ {
+	for i := 0; ; i++ {
 		at, ok := len(dst), false
-		if dst, query, ok = appendParameter(dst, query, name); !ok {
+		if dst, query, ok = n.appendParameter(dst, query, name); !ok {
 			break
 		}
-		if n == 0 {
+		if i == 0 {
 			end = len(dst)
 		}
 		differ = differ || string(dst[at:]) != string(dst[start:end])
 		dst = append(dst, 0)
-		if n >= policy.MaxRepeats {
+		if i >= policy.MaxRepeats {
 			dst = append(dst[:last], dst[at:]...) // in place of the one that was the last
 		} else {
 			last = at
@@ -226,16 +226,23 @@ func appendQueries(dst []byte, query, name string) []byte {
 
 // appendParameter appends the next value of a query parameter, and returns what
 // is behind it.
-func appendParameter(dst []byte, query, name string) (_ []byte, rest string, ok bool) {
+func (n naming) appendParameter(dst []byte, query, name string) (_ []byte, rest string, ok bool) {
 	start := len(dst)
 	for len(query) > 0 {
-		var part string
-		part, query, _ = strings.Cut(query, "&")
-		if part == "" || strings.Contains(part, ";") {
+		end := strings.IndexByte(query, '&')
+		if n.any {
+			end = strings.IndexAny(query, "&;") // older Rack, older Python
+		}
+		if end < 0 {
+			end = len(query)
+		}
+		part := query[:end]
+		query = query[min(end+1, len(query)):]
+		if part == "" || strings.IndexByte(part, ';') >= 0 {
 			continue
 		}
 		key, value, _ := strings.Cut(part, "=")
-		if dst, ok = appendUnescaped(dst[:start], key); !ok || string(dst[start:]) != name {
+		if dst, ok = appendUnescaped(dst[:start], key); !ok || !n.same(dst[start:], name) {
 			continue
 		}
 		if dst, ok = appendUnescaped(dst[:start], value); ok {

@@ -134,16 +134,16 @@ func TestPaths(t *testing.T) {
 }
 
 func TestAttributesAllocateNothing(t *testing.T) {
-	r, err := http.NewRequest("GET", "http://Alice.example.com:8080/a%20b/%C3%A9?x=%41&q=a+b", nil)
+	r, err := http.NewRequest("GET", "http://Alice.example.com:8080/a%20b/%C3%A9?x=%41&y%5b1%5d=1;%5bq=a+b&q.r=1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.RemoteAddr = "203.0.113.9:4711"
 	r.Header = http.Header{"X-User-Id": {"bob", "eve"}, "Cookie": {"a=1; b=2"}}
 	var a attributes
-	s := &shared{canonical: map[string]string{"x-user-id": "X-User-Id"}}
+	s := &shared{options: optionsOf([]Option{AnyServer()}), canonical: map[string]string{"x-user-id": "X-User-Id"}}
 	buf := make([]byte, 0, 256)
-	for _, name := range []string{"client.ip", "method", "path", "host", "route", "user", "header.x-user-id", "cookie.b", "query.q", "claim.sub"} {
+	for _, name := range []string{"client.ip", "method", "path", "host", "route", "user", "header.x-user-id", "cookie.b", "query.q", "query.q.r", "claim.sub"} {
 		attr, err := policy.ParseAttribute(name)
 		if err != nil {
 			t.Fatal(err)

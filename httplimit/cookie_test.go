@@ -26,7 +26,7 @@ func TestFirstCookies(t *testing.T) {
 			h = http.Header{}
 		}
 		want, had := (&http.Request{Header: h}).Cookie("sid")
-		FirstCookies(h, []string{"other", "sid"})
+		FirstCookies(h, []string{"other", "sid"}, false)
 		if got := h["Cookie"]; !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.in, got, c.want)
 		}
@@ -44,7 +44,7 @@ func TestRepeats(t *testing.T) {
 		{"k=a&;k=b&k=%zz&k=c", "a,c,"}, // as net/url reads them
 		{many + "k=z", strings.Repeat("a,", policy.MaxRepeats-1) + "z,"},
 	} {
-		if got := strings.ReplaceAll(string(appendQueries(nil, c.query, "k")), "\x00", ","); got != c.want {
+		if got := strings.ReplaceAll(string(naming{}.appendQueries(nil, c.query, "k")), "\x00", ","); got != c.want {
 			t.Errorf("%q: %q, want %q", c.query, got, c.want)
 		}
 	}

@@ -22,7 +22,9 @@ type shared struct {
 
 // sharedOf is what the middleware for p's rules knows.
 func sharedOf(p *policy.Policy, opts []Option) *shared {
-	return &shared{options: optionsOf(opts), canonical: canonical(p.Rules()), paths: p.Paths()}
+	s := &shared{options: optionsOf(opts), canonical: canonical(p.Rules()), paths: p.Paths()}
+	s.naming.anyCase = s.paths.AnyCase // such servers take names of parameters so, too
+	return s
 }
 
 // an exchange is the memory of one request's decision, reused unless a handler

@@ -29,6 +29,7 @@ type options struct {
 	undrafted  bool
 	partitions bool          // tell of partition keys
 	stall      time.Duration // see BodyStall
+	naming     naming        // see AnyServer
 }
 
 // A source says who is asking. get is nil for the client's address.

@@ -103,6 +103,9 @@ func explain(path string, f explainFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
+	if file.ForGateway {
+		programs = append(programs, httplimit.AnyServer())
+	}
 	attrs := httplimit.Attributes(file.Policy, request, programs...)
 	key, keyless := file.Server.FingerprintKey() // without it only the fingerprints are others
 	x := explained{request: request, raw: raw, attrs: attrs, file: file, keyed: len(key) > 0, keyless: keyless,

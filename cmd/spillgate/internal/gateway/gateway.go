@@ -160,6 +160,7 @@ func New(c Config) (*Gateway, error) {
 		httplimit.Logger(c.Logger),
 		spare,
 		httplimit.BodyStall(g.timeouts.Stall),
+		httplimit.AnyServer(),
 	}, c.Answers...)...)(http.HandlerFunc(g.pass))
 	return g, nil
 }
@@ -175,7 +176,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	g.hop(r.Header)
 	g.unproven(r)
-	httplimit.FirstCookies(r.Header, g.cookies)
+	httplimit.FirstCookies(r.Header, g.cookies, g.engine.Policy().Paths().AnyCase)
 	g.handler.ServeHTTP(w, r)
 }
 

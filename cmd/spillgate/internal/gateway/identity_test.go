@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,40 @@ func cookied(r *http.Request) bool {
 		for one := range strings.SplitSeq(line, ";") {
 			if strings.Trim(one, " \t") == "sid=T" {
 				return true
+			}
+		}
+	}
+	return false
+}
+
+// tokenAsked reports whether some server might take T for the parameter api_key.
+func tokenAsked(r *http.Request) bool {
+	for part := range strings.FieldsFuncSeq(r.URL.RawQuery, func(c rune) bool { return c == '&' || c == ';' }) {
+		if name, value, _ := strings.Cut(part, "="); value == "T" {
+			name, _ = url.QueryUnescape(name)
+			name, _, _ = strings.Cut(name, "\x00")
+			name = strings.TrimSuffix(strings.TrimSuffix(name, "[]"), "[0]")
+			if strings.NewReplacer(".", "_", " ", "_", "[", "_").Replace(strings.Trim(name, "[] ")) == "api_key" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tokenBaked reports whether some server might take T for the cookie my_sid.
+func tokenBaked(r *http.Request) bool {
+	for _, line := range r.Header["Cookie"] {
+		for one := range strings.SplitSeq(line, ";") {
+			name, value, _ := strings.Cut(strings.Trim(one, " "), "=")
+			name = strings.NewReplacer(".", "_", " ", "_", "[]", "", "[", "_", "%5f", "_").Replace(name)
+			if name == "my_sid" && value == "T" {
+				return true
+			}
+			for _, word := range strings.FieldsFunc(one, func(c rune) bool { return c == ' ' || c == ',' }) {
+				if word == "my_sid=T" {
+					return true
+				}
 			}
 		}
 	}
@@ -81,6 +116,11 @@ func identityTricks(t *testing.T) []trick {
 	dear.Prices = []policy.Price{{From: n}}
 	dearest := dear
 	dearest.Prices = []policy.Price{{From: n, Most: 300}}
+	skipping := func(key string) []policy.Rule {
+		rules := keyed(key)
+		rules[0].Missing = policy.Skip
+		return rules
+	}
 	target := func(format string) func(int) string {
 		return func(n int) string { return head("POST "+fmt.Sprintf(format, n), "Host: x") }
 	}
@@ -131,6 +171,21 @@ func identityTricks(t *testing.T) []trick {
 		{name: "codings of the transfer", rules: guests("header.te"), count: lacks("Te"), write: func(n int) string { return login([]string{"TE: gzip", "TE: x", "TE: trailer", "X: y"}[n%4]) }},
 		{name: "the address hidden by Connection", rules: []policy.Rule{rule(t, "login", "3/h burst 3", []string{"client.ip"}), proxies}, proxy: true,
 			write: claiming("Connection: X-Forwarded-For, x%d\r\nX-Forwarded-For: 203.0.113.9")},
+		{name: "a parameter by another name", rules: keyed("query.api_key"), rejected: true, count: tokenAsked, write: func(n int) string {
+			names := []string{"api.key", "api_key[]", "[api_key]", "api%5fkey", "+api_key", "api%5bkey", "%5bapi_key%5d", "api_key%00", "api+key", "api_key[0]"}
+			return head(fmt.Sprintf("POST /login?api_key=new%d&%s=T", n, names[n%len(names)]), "Host: x")
+		}},
+		{name: "a parameter by other names alone", rules: skipping("query.api_key"), count: tokenAsked, write: func(n int) string {
+			names := []string{"api.key", "api_key[]", "[api_key]", "+api_key", "api%5bkey", "%5bapi_key%5d"}
+			return head("POST /login?"+names[n%len(names)]+"=T", "Host: x")
+		}},
+		{name: "a parameter behind a semicolon", rules: keyed("query.api_key"), rejected: true, count: tokenAsked, write: target("/login?api_key=new%d&x;api_key=T")},
+		{name: "a cookie by another name", rules: keyed("cookie.my_sid"), rejected: true, count: tokenBaked, write: func(n int) string {
+			names := []string{"my.sid", "my_sid[]", "my sid", "my%5fsid", "my[sid", "x=1 my_sid", "x=1,my_sid"}
+			pair := []string{"my_sid=new%d; %s=T", "%[2]s=T; my_sid=new%[1]d"}[n%2]
+			return login("Cookie: " + fmt.Sprintf(pair, n, names[n%len(names)]))
+		}},
+		{name: "a cookie behind a blank in its own", rules: keyed("cookie.my_sid"), rejected: true, count: tokenBaked, write: claiming("Cookie: my_sid=new%d my_sid=T")},
 		{name: "a token once", rules: token, count: brings("Authorization"), write: func(int) string { return login("Authorization: Bearer T") }},
 		{name: "a token, written otherwise", rules: token, count: brings("Authorization"), write: written("Authorization")},
 		{name: "a blocked token, written otherwise", rules: token, overrides: by(policy.Override{Deny: true}, "header.authorization", "Bearer T"),
