@@ -229,7 +229,7 @@ type overrideCompiler struct {
 }
 
 // maxOverrideErrors is how many errors are told.
-const maxOverrideErrors = 20
+const maxOverrideErrors = 200
 
 func (c *overrideCompiler) bad(i int, field string, line int, err error) {
 	if len(c.errs) < maxOverrideErrors {
@@ -294,13 +294,11 @@ func (c *overrideCompiler) action(i int, o *override) {
 	switch {
 	case n == 0:
 		c.bad(i, "", 0, errors.New("says nothing; add exempt: true, deny: true, or a limit"))
-		return
 	case n > 1:
 		c.bad(i, "", 0, errors.New("says more than one of exempt, deny and limit; write each as an override of its own"))
-		return
 	}
 	if len(o.Rules)+len(o.Groups) == 0 {
-		if !o.Exempt && !o.Deny {
+		if n == 1 && o.Limit != (spillgate.Limit{}) {
 			c.bad(i, "limit", 0, errors.New("limits of different rules are different; say which rule's it is, such as rule: api"))
 		}
 		return
@@ -330,7 +328,7 @@ func (c *overrideCompiler) action(i int, o *override) {
 		r := &c.p.plain[at]
 		if r.Exempt {
 			c.bad(i, "rule", 0, fmt.Errorf("rule %q exempts, so there is nothing to except from it; name the rules that it exempts from", r.Name))
-		} else if o.Limit != (spillgate.Limit{}) {
+		} else if n == 1 && o.Limit != (spillgate.Limit{}) {
 			if err := r.fits(o.Limit); err != nil {
 				c.bad(i, "limit", 0, err)
 			}

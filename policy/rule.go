@@ -281,20 +281,21 @@ func (r *Rule) compile(bad func(field string, err error)) rule {
 		limit = spillgate.Limit{Period: time.Second}
 	case limit == (spillgate.Limit{}):
 		bad("limit", errors.New(`missing; say for example "10/s burst 20", or "deny: true" to refuse all`))
-		return c
 	case limit.Validate() == nil && limit.Cap() == 0:
 		bad("limit", fmt.Errorf(`%s admits nothing; if that is meant, say "deny: true" instead`, limit))
+		limit = spillgate.Limit{} // so that no cost is held against it
 	}
-	if c.meter, err = limit.Meter(); err != nil {
-		bad("limit", err)
-		return c
+	if limit != (spillgate.Limit{}) {
+		if c.meter, err = limit.Meter(); err != nil {
+			bad("limit", err)
+		}
 	}
 	if limit.Algorithm == spillgate.Bucket && limit.Rate == 0 && limit.Burst > 0 && r.TTL == 0 {
 		bad("ttl", fmt.Errorf("missing: %s never frees by itself; say after how long without a charge a key is forgotten", limit))
 	}
 	if r.Cost < 0 {
 		bad("cost", fmt.Errorf("%d: a cost is never negative", r.Cost))
-	} else if r.Cost > limit.Cap() && !r.Deny && !r.Exempt {
+	} else if c.meter != nil && r.Cost > limit.Cap() && !r.Deny && !r.Exempt {
 		bad("cost", fmt.Errorf("%d is more than ever fits at once (%d), so every request would be refused", r.Cost, limit.Cap()))
 	}
 	if r.Unit != "" {

@@ -26,7 +26,10 @@ func (d *decoder) file(root *yaml.Node, f *File) {
 	switch {
 	case !ok:
 	case m.values["rules"] != nil:
-		f.Policy = d.usage(d.compile(&doc), &doc)
+		if f.Policy = d.compile(&doc); f.Policy == nil {
+			f.Policy = doc.sketch() // for what speaks of the rules
+		}
+		f.Policy = d.usage(f.Policy, &doc)
 		d.override(&doc, f)
 		beyond := append(d.beyondGateway(&doc), d.overridesBeyondGateway(&doc)...)
 		if f.ForGateway {
@@ -59,7 +62,8 @@ func (d *decoder) upstreamCAs(root *yaml.Node, doc *document) {
 
 // compile compiles the rules, and finds the places of what is wrong with them.
 func (d *decoder) compile(doc *document) *policy.Policy {
-	intact := true
+	intact := !doc.unread
+	doc.wrong = make([]bool, len(doc.rules))
 	for i := range doc.places {
 		doc.places[i].standIn(&doc.rules[i], i)
 		intact = intact && !doc.places[i].spoilt()
@@ -80,15 +84,70 @@ func (d *decoder) compile(doc *document) *policy.Policy {
 			d.failAt(1, 1, "", "%s", plain(err)).Err = err
 		case doc.places[wrong.Index].bad[wrong.Field]:
 			// Told already, as the cause of this.
+			doc.wrong[wrong.Index] = true
 		case doc.places[wrong.Index].strange && doc.places[wrong.Index].values[wrong.Field] == nil:
 			// Missing, but maybe meant by a key that is not known.
 		case !intact && (wrong.Field == "key" || wrong.Field == "group"):
 			// About several rules, one of which may be read in part only.
 		default:
+			doc.wrong[wrong.Index] = true
 			d.ruleError(wrong, doc)
 		}
 	}
 	return nil
+}
+
+// sketch returns a policy that stands for one whose rules are wrong, so that
+// what speaks of them is checked all the same: their names, groups and units,
+// and the limits of those that are right. It is nil if there is nothing to speak
+// of.
+func (doc *document) sketch() *policy.Policy {
+	var rules []policy.Rule
+	simple := spillgate.Limit{Rate: 1, Period: time.Second, Burst: 1}
+	some := policy.Match{{Attribute: policy.Attribute{Kind: policy.Path}, Values: []string{"/"}}}
+	named := make(map[string]bool)
+	for i := range doc.rules {
+		r := &doc.rules[i]
+		s := policy.Rule{Name: r.Name, Group: r.Group, Match: some}
+		switch {
+		case named[r.Name] || probe(func(p *policy.Rule) { p.Name = r.Name }) != nil:
+			continue
+		case r.Exempt:
+			s.Exempt, s.Group = true, ""
+		case r.Deny:
+			s.Deny = true
+		case doc.wrong[i] || doc.places[i].spoilt():
+			s.Unit, s.Limit = r.Unit, simple
+		default:
+			s.Unit, s.Limit, s.TTL, s.Cost, s.Prices = r.Unit, r.Limit, r.TTL, r.Cost, r.Prices
+		}
+		named[r.Name] = true
+		rules = append(rules, s)
+	}
+	if len(rules) == 0 {
+		return nil
+	}
+	pol, _ := policy.Compile(rules) // nil if it fails
+	return pol
+}
+
+// lost reports whether what some rule says under a key is not known.
+func (doc *document) lost(key string) bool {
+	return doc.unread || slices.ContainsFunc(doc.places, func(m mapping) bool {
+		return m.bad[key] || m.values[key] == nil && (m.strange || key == "name")
+	})
+}
+
+// unsure reports whether an override is of a rule that is wrong, so that nobody
+// knows whether its limit fits.
+func (doc *document) unsure(o *policy.Override) bool {
+	for i := range doc.rules {
+		r := &doc.rules[i]
+		if (doc.wrong[i] || doc.places[i].spoilt()) && (slices.Contains(o.Rules, r.Name) || slices.Contains(o.Groups, r.Group)) {
+			return true
+		}
+	}
+	return false
 }
 
 // standIn puts something in the place of what could not be read of the i-th rule,

@@ -6,7 +6,8 @@
 // Every key that a file may hold stands in one table, which the reader and the
 // JSON Schema (see [Schema]) are both made of. What the table does not know is
 // an error: a misspelt key is never a limit that silently does not apply. All
-// errors of a file are reported at once, as [Errors].
+// errors of a file are reported at once, as [Errors], but for those that hang on
+// a part that is wrong itself: they come when that is mended.
 //
 // Of YAML 1.2 the files use mappings, lists and scalars, one document a file,
 // in UTF-8. Anchors and aliases work. Merge keys (<<), tags and keys that are

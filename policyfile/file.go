@@ -85,6 +85,8 @@ type Server struct {
 	TLS TLS
 	// H2C says that HTTP/2 is spoken without TLS, too.
 	H2C bool
+
+	unread bool // something of it could not be read
 }
 
 // DefaultListen is where the gateway listens if the file does not say.

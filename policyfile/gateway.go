@@ -14,9 +14,9 @@ import (
 func (s *Server) offers(a policy.Attribute) bool {
 	switch a.Kind {
 	case policy.TLSClient:
-		return s.TLS.ClientCAFile != ""
+		return s.unread || s.TLS.ClientCAFile != ""
 	case policy.Proxy:
-		return s.trusts() && !hop(a)
+		return (s.unread || s.trusts()) && !hop(a)
 	case policy.ClientIP, policy.Method, policy.Path, policy.Host, policy.Header, policy.Cookie, policy.Query, policy.ContentLength:
 		return !hop(a)
 	}

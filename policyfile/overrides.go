@@ -54,6 +54,7 @@ var overridesField = field[document]{
 	key: "overrides", about: "Exceptions from the rules: for whom they do not apply, apply with another limit, or refuse.",
 	schema: schema{"type": "array", "minItems": 1, "maxItems": policy.MaxOverrides, "items": schema{"$ref": "#/$defs/override"}},
 	read: func(d *decoder, n *yaml.Node, into *document) {
+		into.excepts = true
 		d.items(n, "a list of overrides", func(n *yaml.Node) {
 			if len(into.overrides) == policy.MaxOverrides {
 				d.fail(n, "put what differs by a value alone into a list", "more than %d overrides", policy.MaxOverrides)
@@ -115,6 +116,10 @@ func (d *decoder) override(doc *document, f *File) {
 		m := &doc.overridePlaces[wrong.Index]
 		if m.bad[wrong.Field] || m.strange && m.values[wrong.Field] == nil || wrong.Field == "" && len(m.bad) > 0 && slices.Contains(slices.Collect(maps.Values(m.bad)), true) {
 			continue // told already, or as the cause of this
+		}
+		switch {
+		case wrong.Field == "rule" && doc.lost("name"), wrong.Field == "group" && doc.lost("group"), wrong.Field == "limit" && doc.unsure(&doc.overrides[wrong.Index]):
+			continue // what is wrong with a rule may be the cause of this
 		}
 		d.in = wrong.Field
 		fix := ""

@@ -19,11 +19,14 @@ type document struct {
 	rules  []policy.Rule
 	places []mapping // of the rules
 	tests  []*Test
-	off    bool // nobody is refused
+	off    bool   // nobody is refused
+	unread bool   // some rule is no mapping
+	wrong  []bool // of each rule, whether it can't be compiled
 
 	usage       []policy.Usage
 	usagePlaces []mapping
 
+	excepts        bool // there are overrides, right or wrong
 	overrides      []policy.Override
 	overridePlaces []mapping
 	listed         []policy.Override // with what their lists hold
@@ -85,6 +88,7 @@ func (doc *document) rule(d *decoder) func(n *yaml.Node) {
 		m, ok := ruleForm.read(d, n, &r)
 		d.in = outer
 		if !ok {
+			doc.unread = true
 			return
 		}
 		r.Source = fmt.Sprintf("%s:%d", d.src.name, m.node.Line)
@@ -143,24 +147,25 @@ func readClientIP(d *decoder, n *yaml.Node, s *Server) {
 		d.fail(m.node, "add the header that they set, such as from: x-forwarded-for", "proxies are trusted, but no header of theirs is named")
 		return
 	}
-	client, err := clientip.New(o)
-	var network *clientip.NetworkError
+	good := clientip.Options{Header: o.Header}
+	for i, name := range o.Trusted {
+		_, err := clientip.ParseNetworks(name)
+		var network *clientip.NetworkError
+		if !errors.As(err, &network) {
+			good.Trusted = append(good.Trusted, name)
+			continue
+		}
+		fix := ""
+		if name := closest(name, trustedNames); name != "" {
+			fix = fmt.Sprintf("did you mean %q?", name)
+		}
+		d.fail(entry(m.at("trusted"), i), fix, "trusted: %.60q: %s", name, network.Reason).Err = err
+	}
+	client, err := clientip.New(good)
 	switch {
 	case err == nil:
 		s.Client, s.ClientIP = client, o
-	case errors.As(err, &network):
-		at := m.at("trusted")
-		if at.Kind == yaml.AliasNode && at.Alias != nil {
-			at = at.Alias
-		}
-		if at.Kind == yaml.SequenceNode && network.Index < len(at.Content) {
-			at = at.Content[network.Index]
-		}
-		fix := ""
-		if name := closest(network.Entry, trustedNames); name != "" {
-			fix = fmt.Sprintf("did you mean %q?", name)
-		}
-		d.fail(at, fix, "trusted: %.60q: %s", network.Entry, network.Reason).Err = err
+	case errors.Is(err, clientip.ErrNothingTrusted) && len(o.Trusted) > 0: // all of them were told
 	case errors.Is(err, clientip.ErrEverythingTrusted):
 		d.cause(m.at("trusted"), "", err)
 	default:

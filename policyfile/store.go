@@ -117,7 +117,8 @@ func readStore(d *decoder, n *yaml.Node, into *Server) {
 			return
 		}
 	}
-	switch {
+	before := len(d.errs)
+	switch { // the servers
 	case len(s.Redis) == 0:
 		d.fail(m.node, "add redis: redis://127.0.0.1:6379", "no server is named")
 	case s.Sentinel != "" && s.Cluster:
@@ -129,21 +130,28 @@ func readStore(d *decoder, n *yaml.Node, into *Server) {
 	case unlike(s.Redis) > 0:
 		i := unlike(s.Redis)
 		d.fail(entry(m.at("redis"), i), "write all like the first: the scheme, the user and the database are those of all servers", "redis: %s and %s differ in more than the host", s.Redis[i], s.Redis[0])
+	}
+	switch { // what Sentinels are told
 	case s.SentinelPasswordFile != "" && s.Sentinel == "":
 		d.fail(m.at("sentinel_password_file"), "write password_file, or add sentinel: NAME", "sentinel_password_file: the servers are no Sentinels")
 	case s.SentinelUser != "" && s.SentinelPasswordFile == "":
 		d.fail(m.at("sentinel_user"), "add sentinel_password_file: /etc/spillgate/sentinel-password", "sentinel_user: a user has a password")
+	}
+	switch { // certificates
 	case s.CertificateFile != "" && s.KeyFile == "":
 		d.fail(m.at("certificate_file"), "add key_file: /etc/spillgate/redis.key", "the certificate's key is not named")
 	case s.KeyFile != "" && s.CertificateFile == "":
 		d.fail(m.at("key_file"), "add certificate_file: /etc/spillgate/redis.crt", "the key's certificate is not named")
-	case s.CAFile+s.CertificateFile != "" && !s.TLS():
+	case s.CAFile+s.CertificateFile != "" && s.Shared() && !s.TLS():
 		d.fail(m.at("ca_file", "certificate_file"), "write rediss:// for TLS", "redis: redis:// is spoken without TLS, so no certificate has an effect")
+	}
+	switch {
 	case m.values["share"] != nil && !s.Leased:
 		d.fail(m.at("share"), "add mode: leased, or remove it", "share: only blocks have a share, and none are taken in mode exact")
 	case m.values["share"] != nil && s.Share == 0:
 		d.fail(m.at("share"), "write 5%, or mode: exact", "share: 0 leaves no block to take")
-	default:
+	}
+	if len(d.errs) == before {
 		into.Store = s
 	}
 }
@@ -221,7 +229,7 @@ var redisURL = kind[string]{
 // readServer reads the server part, and holds its keys against each other.
 func readServer(d *decoder, n *yaml.Node, s *Server) {
 	m, ok := serverForm.read(d, n, s)
-	if !ok {
+	if s.unread = !ok || m.spoilt(); !ok {
 		return
 	}
 	if s.State != "" && s.Store.Shared() {

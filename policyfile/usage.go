@@ -180,14 +180,14 @@ func (d *decoder) usage(pol *policy.Policy, doc *document) *policy.Policy {
 			return nil
 		case !errors.As(err, &wrong) || wrong.Index >= len(doc.usagePlaces):
 			d.failAt(1, 1, "", "%s", plain(err)).Err = err
-		case doc.usagePlaces[wrong.Index].bad[wrong.Field], pol == nil && wrong.Field == "unit":
+		case doc.usagePlaces[wrong.Index].bad[wrong.Field], wrong.Field == "unit" && (pol == nil || doc.lost("unit")):
 			// Told already, or it can't be known.
 		default:
 			d.usageError(wrong, doc)
 		}
 	}
 	if pol == nil || err != nil {
-		return nil
+		return pol
 	}
 	return out
 }

@@ -56,9 +56,10 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check POLICY.yaml",
 		Short: "Say what a policy file means, or everything that is wrong with it",
-		Long: `Check reads a policy file and prints a summary of its rules, or every error as
-file:line:column with the line and the fix. With --json each key of a rule is a
-value of its own, also those that the file leaves out.
+		Long: `Check reads a policy file and prints a summary of its rules, or its errors as
+file:line:column with the line and the fix: all at once, but for those that hang on
+a part that is wrong itself. With --json each key of a rule is a value of its own,
+also those that the file leaves out.
 
 What a file can hardly mean is a warning: rules that never decide, bursts of many
 times the rate, keys that anybody makes up. With --strict a warning fails the check,
