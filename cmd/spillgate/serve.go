@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"syscall"
 	"time"
 
@@ -255,30 +254,4 @@ func startDemo() (address string, stop func(), err error) {
 		_ = srv.Serve(ln) // ends with ErrServerClosed, by stop
 	}()
 	return ln.Addr().String(), func() { srv.Close(); <-ended }, nil
-}
-
-func announce(w io.Writer, path string, file *policyfile.File, listen net.Addr, server *policyfile.Server, demo bool) {
-	url, curl := fmt.Sprintf("http://%s", listen), "curl -i"
-	if server.TLS != (policyfile.TLS{}) {
-		url, curl = fmt.Sprintf("https://%s", listen), "curl -k -i"
-	}
-	fmt.Fprintf(w, "spillgate limits %s in front of %s by %s (%s)\n",
-		url, server.Upstream, path, plural(len(file.Policy.Rules()), "rule"))
-	if !file.Policy.Enforced() {
-		fmt.Fprintln(w, enforceOff)
-	}
-	if !demo {
-		return
-	}
-	fmt.Fprintf(w, `
-Try, in another terminal:
-
-  %[1]s %[2]s/                   # see the RateLimit fields
-`, curl, url)
-	if slices.ContainsFunc(file.Policy.Rules(), func(r policy.Rule) bool { return r.Name == "report" }) { // that of the quick start
-		fmt.Fprintf(w, `  %[1]s -X POST %[2]s/report     # passes: one report a minute
-  %[1]s -X POST %[2]s/report     # refused, and told when to come back
-`, curl, url)
-	}
-	fmt.Fprint(w, "\nCtrl-C stops.\n")
 }
