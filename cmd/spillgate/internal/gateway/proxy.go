@@ -236,9 +236,11 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, err error) {
 // advice says what to do about a fault that a word in the policy file mends.
 func advice(err error) string {
 	// An HTTP/2 server begins with a frame of settings (RFC 9113, 3.4): its length
-	// in three bytes, the first of which is 0, and its type.
-	if strings.Contains(err.Error(), `malformed HTTP response "\x00\x00`) {
-		return "; the upstream speaks HTTP/2, as servers of gRPC do: write h2c:// in place of http://"
+	// in three bytes, the first of which is 0, and its type. net/http finds either no
+	// status line in it or, if it came before the request was sent, something unasked.
+	text := err.Error()
+	if strings.Contains(text, `malformed HTTP response "\x00\x00`) || strings.Contains(text, "readLoopPeekFailLocked") {
+		return "; the upstream seems to speak HTTP/2, as servers of gRPC do: write h2c:// in place of http://"
 	}
 	return ""
 }
