@@ -52,17 +52,34 @@ func plainName(b []byte) []byte {
 	for len(b) > 0 && strings.IndexByte(" []", b[0]) >= 0 {
 		b = b[1:] // PHP, Rack; Express
 	}
-	for n := len(b); n > 0 && b[n-1] == ']'; n = len(b) {
-		open := bytes.LastIndexByte(b, '[')
-		if open < 0 {
-			b = b[:n-1] // it closes nothing: Rack
-			continue
-		}
-		if !digits(b[open+1 : n-1]) {
-			break // a part of its own, such as filter[name]
-		}
-		b = b[:open] // an element of a list
+	first := bytes.IndexAny(b, "[]")
+	if first < 0 {
+		first = len(b)
 	}
+	// Of what follows the first bracket only what stands in pairs of them counts (PHP,
+	// Express), and not the numbers at its end, which are elements of a list.
+	out, end, rest := b[:first], first, b[first:]
+	for {
+		open := bytes.IndexByte(rest, '[')
+		if open < 0 {
+			break
+		}
+		n := bytes.IndexByte(rest[open:], ']') + 1
+		if n == 0 {
+			if len(rest) == len(b)-first && open == 0 {
+				out = append(out, rest...) // the first is none: PHP
+				end = len(out)
+			}
+			break
+		}
+		part := rest[open : open+n]
+		rest = rest[open+n:]
+		named := !digits(part[1 : n-1])
+		if out = append(out, part...); named { // in place, and never beyond part
+			end = len(out)
+		}
+	}
+	b = out[:end]
 	closed := bytes.LastIndexByte(b, ']')
 	for i, c := range b {
 		if c == '.' || c == ' ' || c == '[' && i > closed {

@@ -13,10 +13,11 @@ func TestNamesOfParametersThatAreOne(t *testing.T) {
 		rule       string
 		same, none []string
 	}{
-		{"api_key", []string{"api_key", "api.key", "api key", " api_key", "  api.key", "api[key", "[api_key]", "[api_key", "api_key]", "api_key[]", "api_key[0]", "api_key[12][]", "[api_key][]", "api_key\x00x", "api_key[]\x00"},
-			[]string{"", "api-key", "apikey", "API_KEY", "api_key_", "api_key[x]", "api[key]", "xapi_key", "api_key=", "api"}},
+		{"api_key", []string{"api_key", "api.key", "api key", " api_key", "  api.key", "api[key", "[api_key]", "[api_key", "api_key]", "api_key[]", "api_key[0]", "api_key[12][]", "[api_key][]", "api_key\x00x", "api_key[]\x00",
+			"[api_key]x", "[api_key].x", "[api_key]]", "[[api_key]]", "api_key[]x", "api_key[0]x[1]", "api_key[]x["},
+			[]string{"", "api-key", "apikey", "API_KEY", "api_key_", "api_key[x]", "api[key]", "xapi_key", "api_key=", "api", "api_key[", "[api_key]x[y]", "[", "]", "[]", "api_key[[]"}},
 		{"api.key", []string{"api_key", "api.key"}, []string{"api-key"}},
-		{"filter[name]", []string{"filter[name]", "filter[name][]", " filter[name]"}, []string{"filter", "filter[size]", "filter_name", "filter_name_"}},
+		{"filter[name]", []string{"filter[name]", "filter[name][]", " filter[name]", "[filter][name]", "filter[name]x", "filter]x[name]"}, []string{"filter[name", "filter", "filter[size]", "filter_name", "filter_name_"}},
 		{"ids[]", []string{"ids", "ids[]", "ids[1]"}, []string{"ids[a]"}},
 	} {
 		for _, got := range c.same {

@@ -51,7 +51,7 @@ func tokenAsked(r *http.Request) bool {
 		if name, value, _ := strings.Cut(part, "="); value == "T" {
 			name, _ = url.QueryUnescape(name)
 			name, _, _ = strings.Cut(name, "\x00")
-			name = strings.TrimSuffix(strings.TrimSuffix(name, "[]"), "[0]")
+			name = strings.NewReplacer("[]", "", "[0]", "").Replace(strings.TrimRight(name, ".x"))
 			if strings.NewReplacer(".", "_", " ", "_", "[", "_").Replace(strings.Trim(name, "[] ")) == "api_key" {
 				return true
 			}
@@ -172,11 +172,11 @@ func identityTricks(t *testing.T) []trick {
 		{name: "the address hidden by Connection", rules: []policy.Rule{rule(t, "login", "3/h burst 3", []string{"client.ip"}), proxies}, proxy: true,
 			write: claiming("Connection: X-Forwarded-For, x%d\r\nX-Forwarded-For: 203.0.113.9")},
 		{name: "a parameter by another name", rules: keyed("query.api_key"), rejected: true, count: tokenAsked, write: func(n int) string {
-			names := []string{"api.key", "api_key[]", "[api_key]", "api%5fkey", "+api_key", "api%5bkey", "%5bapi_key%5d", "api_key%00", "api+key", "api_key[0]"}
+			names := []string{"api.key", "api_key[]", "[api_key]", "api%5fkey", "+api_key", "api%5bkey", "%5bapi_key%5d", "api_key%00", "api+key", "api_key[0]", "[api_key]x", "api_key[]x"}
 			return head(fmt.Sprintf("POST /login?api_key=new%d&%s=T", n, names[n%len(names)]), "Host: x")
 		}},
 		{name: "a parameter by other names alone", rules: skipping("query.api_key"), count: tokenAsked, write: func(n int) string {
-			names := []string{"api.key", "api_key[]", "[api_key]", "+api_key", "api%5bkey", "%5bapi_key%5d"}
+			names := []string{"api.key", "api_key[]", "[api_key]", "+api_key", "api%5bkey", "%5bapi_key%5d", "[api_key].x"}
 			return head("POST /login?"+names[n%len(names)]+"=T", "Host: x")
 		}},
 		{name: "a parameter behind a semicolon", rules: keyed("query.api_key"), rejected: true, count: tokenAsked, write: target("/login?api_key=new%d&x;api_key=T")},
