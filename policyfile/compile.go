@@ -109,9 +109,13 @@ func (doc *document) sketch() *policy.Policy {
 	for i := range doc.rules {
 		r := &doc.rules[i]
 		s := policy.Rule{Name: r.Name, Group: r.Group, Match: some}
-		switch {
-		case named[r.Name] || probe(func(p *policy.Rule) { p.Name = r.Name }) != nil:
+		if named[r.Name] || probe(func(p *policy.Rule) { p.Name = r.Name }) != nil {
+			s.Name = fmt.Sprintf("unnamed-%d", i+1) // its group and unit are there
+		}
+		if named[s.Name] {
 			continue
+		}
+		switch {
 		case r.Exempt:
 			s.Exempt, s.Group = true, ""
 		case r.Deny:
@@ -121,7 +125,7 @@ func (doc *document) sketch() *policy.Policy {
 		default:
 			s.Unit, s.Limit, s.TTL, s.Cost, s.Prices = r.Unit, r.Limit, r.TTL, r.Cost, r.Prices
 		}
-		named[r.Name] = true
+		named[s.Name] = true
 		rules = append(rules, s)
 	}
 	if len(rules) == 0 {

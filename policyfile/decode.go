@@ -17,8 +17,10 @@ type decoder struct {
 	errs  Errors
 	read  int
 	paths policy.Paths // how paths are taken
-	files fs.FS        // beside the policy file; nil if none are read
-	full  bool         // no more errors are wanted, or values read
+
+	pathsUnread bool  // as far as that is known
+	files       fs.FS // beside the policy file; nil if none are read
+	full        bool  // no more errors are wanted, or values read
 }
 
 // fail reports what is wrong at a node, and what to write instead.

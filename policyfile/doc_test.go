@@ -6,8 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
+
+	"go.yaml.in/yaml/v4"
 )
 
 var (
@@ -99,6 +103,55 @@ func TestManual(t *testing.T) {
 		if got.String() != string(m[2]) {
 			t.Errorf("the report is\n%s\nbut the manual says\n%s", &got, m[2])
 		}
+	}
+}
+
+// TestOneSlipIsOneError spoils the manual's examples in one place after the
+// other, each key and each plain value. There is one error each time, since all
+// others would only come of it.
+func TestOneSlipIsOneError(t *testing.T) {
+	beside := fstest.MapFS{"pages/busy.html": {Data: []byte("<h1>Busy</h1>")}, "lists/agents.txt": {Data: []byte("curl/8\n")}, "lists/deny.txt": {}}
+	slips := 0
+	for _, m := range block.FindAllSubmatch(manual(t), -1) {
+		if string(m[1]) != " policy" {
+			continue
+		}
+		lines := strings.Split(string(m[2]), "\n")
+		spoil := func(n *yaml.Node) {
+			line := []rune(lines[n.Line-1])
+			before, rest := string(line[:n.Column-1]), string(line[n.Column-1:])
+			after, ok := strings.CutPrefix(rest, n.Value)
+			if !ok {
+				return // in quotes
+			}
+			spoilt := slices.Clone(lines)
+			spoilt[n.Line-1] = before + "Q ?" + after
+			_, err := ParseFS(beside, "x", []byte(strings.Join(spoilt, "\n")))
+			var errs Errors
+			if errors.As(err, &errs) {
+				slips++
+			}
+			if len(errs) > 1 {
+				t.Errorf("%s in place of %s:\n%v", spoilt[n.Line-1], n.Value, errs)
+			}
+		}
+		var walk func(n *yaml.Node)
+		walk = func(n *yaml.Node) {
+			if n.Kind == yaml.ScalarNode {
+				spoil(n)
+			}
+			for _, c := range n.Content {
+				walk(c)
+			}
+		}
+		var root yaml.Node
+		if err := yaml.Load(m[2], &root); err != nil {
+			t.Fatal(err)
+		}
+		walk(&root)
+	}
+	if slips < 500 {
+		t.Errorf("%d slips, want many", slips)
 	}
 }
 

@@ -118,7 +118,7 @@ func (d *decoder) override(doc *document, f *File) {
 			continue // told already, or as the cause of this
 		}
 		switch {
-		case wrong.Field == "rule" && doc.lost("name"), wrong.Field == "group" && doc.lost("group"), wrong.Field == "limit" && doc.unsure(&doc.overrides[wrong.Index]):
+		case wrong.Field == "limit" && (m.strange || m.bad["rule"] || m.bad["group"]), wrong.Field == "rule" && doc.lost("name"), wrong.Field == "group" && doc.lost("group"), wrong.Field == "limit" && doc.unsure(&doc.overrides[wrong.Index]):
 			continue // what is wrong with a rule may be the cause of this
 		}
 		d.in = wrong.Field
@@ -138,7 +138,7 @@ func (d *decoder) lists(doc *document, f *File) []policy.Override {
 	for i := range full {
 		m := &doc.overridePlaces[i]
 		o := &full[i]
-		if o.List == "" || m.bad["list"] || m.bad["key"] {
+		if o.List == "" || m.bad["list"] || m.bad["key"] || m.strange && m.values["key"] == nil {
 			continue
 		}
 		if d.files == nil {

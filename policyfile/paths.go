@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spillgate/spillgate/policy"
@@ -42,7 +43,21 @@ func (d *decoder) foresee(root *yaml.Node) {
 		}
 		return &yaml.Node{}
 	}
-	d.paths.Slash = target(value(value(root, "paths"), "trailing_slash")).Value == "matters"
+	paths := value(root, "paths")
+	slash := target(value(paths, "trailing_slash")).Value
+	d.paths.Slash = slash == "matters"
+	d.pathsUnread = strange(root, documentForm.keys()) || strange(paths, pathsForm.keys()) || slash != "" && slash != "matters" && slash != "ignored"
+}
+
+// strange reports whether a mapping has a key that is not known.
+func strange(n *yaml.Node, known []string) bool {
+	n = target(n)
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if !slices.Contains(known, n.Content[i].Value) {
+			return true
+		}
+	}
+	return false
 }
 
 // valueError is valueError, which takes a path with a slash at its end if that

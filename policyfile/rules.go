@@ -140,7 +140,7 @@ var clientIPForm = form[clientip.Options]{
 func readClientIP(d *decoder, n *yaml.Node, s *Server) {
 	var o clientip.Options
 	m, ok := clientIPForm.read(d, n, &o)
-	if !ok || m.bad["trusted"] || m.bad["from"] {
+	if !ok || m.spoilt() {
 		return
 	}
 	if o.Header == "" && o.Trusted != nil {
@@ -291,6 +291,9 @@ func readValues(d *decoder, n *yaml.Node, a policy.Attribute) []string {
 			return "", false
 		}
 		err := d.valueError(a, s)
+		if short, ok := strings.CutSuffix(s, "/"); err != nil && ok && d.pathsUnread && valueError(a, short) == nil {
+			return short, true // the part that can't be read may say that slashes matter
+		}
 		if err != nil {
 			// The attribute is named in d.in already.
 			msg, fix := strings.TrimPrefix(plain(err), a.String()+": "), fixValue(a, s)

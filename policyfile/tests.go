@@ -105,7 +105,7 @@ var testForm = form[Test]{
 					outer := d.in
 					d.in = ""
 					m, ok := requestForm.read(d, n, &a)
-					if ok && a.every != 0 && a.times == 1 && !m.bad["times"] {
+					if ok && a.every != 0 && a.times == 1 && !m.bad["times"] && !m.strange {
 						d.fail(m.at("every"), "add times: 10, or leave it out", "every: there is one request only")
 					}
 					d.in = outer
