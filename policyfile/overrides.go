@@ -138,12 +138,15 @@ func (d *decoder) lists(doc *document, f *File) []policy.Override {
 	for i := range full {
 		m := &doc.overridePlaces[i]
 		o := &full[i]
-		if o.List == "" || m.bad["list"] || m.bad["key"] || m.strange && m.values["key"] == nil {
+		if o.List == "" || m.bad["list"] || m.bad["key"] {
 			continue
 		}
 		if d.files == nil {
 			d.fail(m.at("list"), "write the addresses under match, as client.ip: [203.0.113.0/24]", "list: this policy is read by itself, without other files")
 			continue
+		}
+		if m.strange && m.values["key"] == nil {
+			continue // nobody knows what it is a list of
 		}
 		var err error
 		if o.Entries, err = r.read(o); err == nil {
