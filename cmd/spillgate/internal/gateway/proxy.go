@@ -204,7 +204,7 @@ func setForwarded(p *httputil.ProxyRequest, client netip.Addr) {
 
 // fault answers when the upstream could not. A client that went away is not
 // the upstream's fault, and hears nothing; one that sent half a body is told so.
-func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, err error) {
+func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, err error, advice string) {
 	var client *uploadError
 	if !errors.As(err, &client) && r.Context().Err() != nil {
 		// A body that can't be read cancels the request, and then it is
@@ -227,20 +227,23 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, err error) {
 	if client != nil {
 		w.Header().Set("Connection", "close") // what follows is no request
 	} else {
-		g.journal.Fault("upstream fault", errors.New(clipped(err.Error())+advice(err)),
+		g.journal.Fault("upstream fault", errors.New(clipped(err.Error())+advice),
 			slog.Int("status", status), slog.String("method", r.Method), slog.String("host", clipped(r.Host)))
 	}
 	problem(w, r, status, title)
 }
 
-// advice says what to do about a fault that a word in the policy file mends.
-func advice(err error) string {
+// advice says what to do about a fault of an upstream that is asked in HTTP/1.1, if a
+// word in the policy file mends it.
+func advice(r *http.Request, err error) string {
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	call := kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+")
 	// An HTTP/2 server begins with a frame of settings (RFC 9113, 3.4): its length
 	// in three bytes, the first of which is 0, and its type. net/http finds either no
 	// status line in it or, if it came before the request was sent, something unasked.
 	text := err.Error()
-	if strings.Contains(text, `malformed HTTP response "\x00\x00`) || strings.Contains(text, "readLoopPeekFailLocked") {
-		return "; the upstream seems to speak HTTP/2, as servers of gRPC do: write h2c:// in place of http://"
+	if call || strings.Contains(text, `malformed HTTP response "\x00\x00`) || strings.Contains(text, "readLoopPeekFailLocked") {
+		return "; if the upstream speaks HTTP/2, as servers of gRPC do, write h2c:// in place of http://"
 	}
 	return ""
 }

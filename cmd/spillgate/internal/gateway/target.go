@@ -53,8 +53,14 @@ func (g *Gateway) target(u *url.URL) target {
 		FlushInterval:  flushAfter,
 		BufferPool:     g.buffers,
 		ModifyResponse: check,
-		ErrorHandler:   g.fault,
-		ErrorLog:       slog.NewLogLogger(g.logger.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if u.Scheme == "http" {
+				g.fault(w, r, err, advice(r, err))
+			} else {
+				g.fault(w, r, err, "")
+			}
+		},
+		ErrorLog: slog.NewLogLogger(g.logger.Handler(), slog.LevelDebug),
 	}}
 }
 
