@@ -228,6 +228,15 @@ func (l *Leased) Take(ctx context.Context, at time.Time, cs []Charge, out []Deci
 	return l.takeAll(ctx, at, now, cs, out)
 }
 
+// Forecast implements [Forecaster], for limits whose units are not leased, and if the
+// inner store does.
+func (l *Leased) Forecast(ctx context.Context, c *Charge) (Forecast, error) {
+	if f, ok := l.inner.(Forecaster); ok && !leasable(c.Space, c.Meter) {
+		return f.Forecast(ctx, c)
+	}
+	return Forecast{}, nil
+}
+
 // takeHere decides a single charge without a call, if it can.
 func (l *Leased) takeHere(at time.Time, now Instant, c *Charge, d *Decision) bool {
 	m := c.Space.inForce(c.Meter)

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,7 +209,7 @@ func TestTheLongestWaitOfAllThatRefuse(t *testing.T) {
 func TestWaitingRetryAfterIsEnoughAndNotASecondTooLong(t *testing.T) {
 	for _, limit := range []string{
 		"10/s burst 20", "1/10s burst 10", "3/s burst 1", "7/h burst 2", "1000/s burst 1", "1/1500ms burst 3",
-		"5/m fixed", "7/13s sliding", "11/calendar hour",
+		"5/m fixed", "7/13s sliding", "11/calendar hour", "4/7s log",
 	} {
 		t.Run(limit, func(t *testing.T) {
 			for _, short := range []time.Duration{0, time.Second} {
@@ -230,6 +231,47 @@ func TestWaitingRetryAfterIsEnoughAndNotASecondTooLong(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// It is so of those who wait in the handler, and in front of it.
+func TestWaitingRetryAfterIsEnoughWhereOthersAreUnderWay(t *testing.T) {
+	for _, limit := range []string{"1/2500ms queue 2", "2 at once for 7s"} {
+		for _, short := range []time.Duration{0, time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				end := make(chan struct{})
+				h := httplimit.Policy(engine(t, rule(t, "a", limit, "client.ip")))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					if strings.Contains(limit, "at once") {
+						<-end
+					}
+				}))
+				var requests sync.WaitGroup
+				refused := make(chan *http.Response, 1)
+				come := func() {
+					requests.Go(func() {
+						if answer := get(h); answer.StatusCode != 200 {
+							refused <- answer
+						}
+					})
+					synctest.Wait()
+				}
+				for len(refused) == 0 {
+					come()
+					time.Sleep(10 * time.Millisecond)
+				}
+				text := (<-refused).Header.Get("Retry-After")
+				retry, err := time.ParseDuration(text + "s")
+				if err != nil {
+					t.Fatalf("Retry-After %q", text)
+				}
+				time.Sleep(retry - short - 10*time.Millisecond)
+				if come(); (len(refused) == 0) != (short == 0) {
+					t.Errorf("%s: after %s of %s: refused: %d", limit, retry-short, retry, len(refused))
+				}
+				close(end)
+				requests.Wait()
+			})
+		}
 	}
 }
 

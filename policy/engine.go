@@ -219,7 +219,7 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, attrs Attributes, opts 
 	case h != nil && len(s.charges) > 0 && asks:
 		e.takeInTurn(ctx, v, s, h)
 	case h != nil:
-		h.leave()
+		h.leave(v.Allowed)
 	case len(s.charges) > 0 && asks:
 		e.take(ctx, v, s)
 		if !v.quiet {

@@ -85,8 +85,13 @@ type line struct {
 	key         lineKey
 	first, last *place
 	n           int
-	units       int64     // of all but the first
-	due         time.Time // when the first expects to pass; of slots, when it asks
+	units       int64 // of all
+
+	// How the key stood when the first one asked last, at asked here, and when all
+	// in line are served, if that is known. Of slots nothing is.
+	told, end spillgate.Forecast
+	asked     time.Time
+	known     bool
 }
 
 // A place is one in a line.
@@ -154,7 +159,7 @@ func (e *Engine) Await(ctx context.Context, v *Verdict, attrs Attributes, opts .
 		}
 		h.tell(opts)
 		if err := h.await(ctx); err != nil {
-			h.leave()
+			h.leave(false)
 			v.begin(e)
 			v.Allowed, v.err = false, fmt.Errorf("policy: %w", err)
 			break
@@ -195,29 +200,36 @@ func (h *held) first() bool {
 // takeInTurn takes the charges of s if it is h's turn, and otherwise, or if
 // they are refused for a while, puts h in line.
 func (e *Engine) takeInTurn(ctx context.Context, v *Verdict, s *scratch, h *held) {
-	if i, wait, units, behind := e.standBehind(s, h); behind {
+	if i, wait, behind := e.standBehind(s, h); behind {
 		if h.place == nil {
-			e.refuseInLine(ctx, v, s, i, wait, units)
+			e.refuseInLine(ctx, v, s, i, wait)
 			e.conclude(ctx, v, s)
 		}
 		return
 	}
 	e.take(ctx, v, s)
-	if o := e.delayed(v); o != nil && !h.over && e.stand(s, h, o, v.RetryAfter()) {
-		return
+	if o := e.delayed(v); o != nil {
+		reaches := !h.over && e.reaches(h, o, v.RetryAfter())
+		if reaches || h.place != nil {
+			q := e.foresee(ctx, v, s, o)
+			h.learn(&q)
+			if reaches && e.stand(h, o, &q) {
+				return
+			}
+		}
 	}
-	h.leave()
+	h.leave(v.Allowed)
 	e.tellLines(v, s)
 	e.conclude(ctx, v, s)
 }
 
 // standBehind puts h in the first line that is there for one of its charges, if
 // it is not the first there already. It reports whether there is one: then h
-// has a place, or none if it can't be served in time. i is the charge's, units
-// are those of the line, and wait is how long it would take if that is known.
-func (e *Engine) standBehind(s *scratch, h *held) (i int, wait time.Duration, units int64, behind bool) {
+// has a place, or none if it can't be served in time. i is the charge's, and wait
+// what it is told then.
+func (e *Engine) standBehind(s *scratch, h *held) (i int, wait time.Duration, behind bool) {
 	if e.lines.busy.Load() == 0 {
-		return 0, 0, 0, false
+		return 0, 0, false
 	}
 	l := h.lines
 	l.mu.Lock()
@@ -228,8 +240,7 @@ func (e *Engine) standBehind(s *scratch, h *held) (i int, wait time.Duration, un
 		if r.Delay.Most == 0 || c.N == 0 || c.Trial || c.Need > 0 {
 			continue
 		}
-		limit := c.Meter.Limit()
-		if c.N > limit.Cap()-c.Keep { // it never fits, and is told so
+		if c.N > c.Meter.Limit().Cap()-c.Keep { // it never fits, and is told so
 			continue
 		}
 		q := l.of[lineKey{int32(s.index[i]), c.Key, c.Keep}]
@@ -237,24 +248,22 @@ func (e *Engine) standBehind(s *scratch, h *held) (i int, wait time.Duration, un
 			continue
 		}
 		now := time.Now()
-		if h.place != nil && h.place.line == q { // its time is up before its turn
-			l.remove(h.place)
+		late := h.place != nil && h.place.line == q // its time is up before its turn
+		if !late {
+			h.begin(now, r.Delay.Most)
+			late = q.wait(now, c.N) > h.reach(now, c.Meter) || q.n >= r.Delay.Filled().Queue || !l.room()
+		}
+		if !late {
+			l.join(h, q, c.N)
+			return i, 0, true
+		}
+		if h.place != nil {
+			l.remove(h.place, false)
 			h.place = nil
-			return i, q.wait(now, limit, c.N), q.all(), true
 		}
-		h.begin(now, r.Delay.Most)
-		wait = q.wait(now, limit, c.N)
-		if wait > h.reach(now, c.Meter) || q.n >= r.Delay.Filled().Queue || !l.room() {
-			if h.place != nil {
-				l.remove(h.place)
-				h.place = nil
-			}
-			return i, wait, q.all(), true
-		}
-		l.join(h, q, c.N)
-		return i, wait, 0, true
+		return i, q.wait(now, c.N), true
 	}
-	return 0, 0, 0, false
+	return 0, 0, false
 }
 
 // begin notes when h arrived and how long it may be held.
@@ -296,53 +305,48 @@ func (e *Engine) delayed(v *Verdict) (longest *Outcome) {
 	return longest
 }
 
-// stand puts h in the line of o, or leaves it there. It reports false if it
-// can't be served in time, or there is no room.
-func (e *Engine) stand(s *scratch, h *held, o *Outcome, wait time.Duration) bool {
-	l, now := h.lines, time.Now()
+// reaches reports whether h can be held so long by the rule of o.
+func (e *Engine) reaches(h *held, o *Outcome, wait time.Duration) bool {
+	now, m := time.Now(), e.meter(o)
 	h.begin(now, o.Rule.Delay.Most)
-	limit := e.meter(o).Limit()
-	left := h.reach(now, e.meter(o))
-	if limit.Algorithm == spillgate.Concurrency {
+	left := h.reach(now, m)
+	if m.Limit().Algorithm == spillgate.Concurrency {
 		wait = max(1, min(slotPoll, wait, left)) // to ask again, which nobody is told
 	}
-	if wait > left {
-		return false
-	}
 	h.wait = wait
+	return wait <= left
+}
+
+// stand puts h in the line of o, which is to be q if there is none, or leaves it
+// there. It reports false if h can't be served in time, or there is no room.
+func (e *Engine) stand(h *held, o *Outcome, q *line) bool {
+	l, now, m := h.lines, time.Now(), e.meter(o)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := lineKey{o.index, o.key, o.keep}
-	q := l.of[key]
-	if h.place != nil && h.place.line == q {
-		q.due = now.Add(wait)
+	units := q.units
+	switch there := l.of[q.key]; {
+	case h.place != nil && h.place.line == there:
 		return true
-	}
-	units := int64(1)
-	for i := range s.charges {
-		if c := &s.charges[i]; int32(s.index[i]) == o.index && c.Key == o.key && c.Need == 0 {
-			units = c.N
-		}
-	}
-	switch {
-	case q == nil && l.room():
-		q = &line{key: key, due: now.Add(wait)}
+	case !l.room():
+		return false
+	case there == nil:
+		q.units = 0
 		if l.of == nil {
 			l.of = make(map[lineKey]*line)
 		}
-		l.of[key] = q
-	case q == nil, q.n >= o.Rule.Delay.Filled().Queue, !l.room(), q.wait(now, limit, units) > left:
-		return false
+		l.of[q.key] = q
+	default:
+		if q = there; q.n >= o.Rule.Delay.Filled().Queue || q.wait(now, units) > h.reach(now, m) {
+			return false
+		}
 	}
 	l.join(h, q, units)
 	return true
 }
 
 // refuseInLine refuses a request whose line takes no more, without asking for
-// anything: it would overtake. The others are only asked how they stand, and so
-// is its own of slots: when those expire that are held tells how long it waits
-// behind so many units.
-func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int, wait time.Duration, units int64) {
+// anything: it would overtake. All limits are only asked how they stand.
+func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int, wait time.Duration) {
 	asked := make([]int64, len(s.charges))
 	for j := range s.charges {
 		asked[j], s.charges[j].N = s.charges[j].N, 0
@@ -362,7 +366,12 @@ func (e *Engine) refuseInLine(ctx context.Context, v *Verdict, s *scratch, i int
 	}
 	d, c := &s.decisions[i], &s.charges[i]
 	if c.N = asked[i]; c.Meter.Limit().Algorithm == spillgate.Concurrency {
-		wait = e.policy.rules[s.index[i]].behind(c, d, units)
+		wait = max(1, d.ResetAfter)
+		e.lines.mu.Lock()
+		if q := e.lines.of[lineKey{int32(s.index[i]), c.Key, c.Keep}]; q != nil {
+			wait = q.tells(e.policy.rules[s.index[i]].Rule, c, d)
+		}
+		e.lines.mu.Unlock()
 	}
 	d.Allowed, d.Reason, d.RetryAfter, d.ResetAfter = false, spillgate.OverLimit, wait, max(wait, d.ResetAfter)
 	for j := range s.charges {
@@ -410,35 +419,43 @@ func (l *lines) room() bool { return l.busy.Load() < spillgate.MaxWaiting }
 // join puts h at the end of q, and out of the line where it stands.
 func (l *lines) join(h *held, q *line, units int64) {
 	if h.place != nil {
-		l.remove(h.place)
+		l.remove(h.place, false)
+	}
+	if q.known {
+		q.end.Serve(q.ask(units))
 	}
 	p := &place{line: q, units: units, prev: q.last, turn: make(chan struct{}, 1)}
 	if q.last == nil {
 		q.first = p
 	} else {
 		q.last.next = p
-		q.units += units
 	}
 	q.last = p
+	q.units += units
 	q.n++
 	l.busy.Add(1)
 	h.place = p
 }
 
-// leave takes h out of its line.
-func (h *held) leave() {
+// leave takes h out of its line; it has passed, or not.
+func (h *held) leave(passed bool) {
 	if h.place == nil {
 		return
 	}
 	h.lines.mu.Lock()
 	defer h.lines.mu.Unlock()
-	h.lines.remove(h.place)
+	h.lines.remove(h.place, passed)
 	h.place = nil
 }
 
 // remove takes p out, and wakes the next one if it was the first.
-func (l *lines) remove(p *place) {
+func (l *lines) remove(p *place, passed bool) {
 	q := p.line
+	if passed && p == q.first && q.told.Known() {
+		q.told.Serve(q.ask(p.units)) // as was foreseen of those behind
+	} else {
+		q.known = false
+	}
 	if p.next != nil {
 		p.next.prev = p.prev
 	} else {
@@ -446,12 +463,10 @@ func (l *lines) remove(p *place) {
 	}
 	if p.prev != nil {
 		p.prev.next = p.next
-		q.units -= p.units
 	} else if q.first = p.next; q.first != nil {
-		q.units -= q.first.units
-		q.due = time.Now() // it asks at once, and then says when
 		q.first.wake()
 	}
+	q.units -= p.units
 	q.n--
 	l.busy.Add(-1)
 	if q.first == nil {

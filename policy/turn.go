@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"time"
 
 	"github.com/spillgate/spillgate"
@@ -9,16 +10,62 @@ import (
 // What those are told who do not get into a line, or leave it unserved: an
 // instant at which all who stand there are served, by what the store said.
 
-// all returns the units of all in q.
-func (q *line) all() int64 { return q.first.units + q.units }
+// foresee returns the line of o, which refuses, as it is without anybody in it, and
+// with what it will be told. Its units are those of the request.
+func (e *Engine) foresee(ctx context.Context, v *Verdict, s *scratch, o *Outcome) (q line) {
+	q.key, q.units = lineKey{o.index, o.key, o.keep}, 1
+	for i := range s.charges {
+		if c := &s.charges[i]; int32(s.index[i]) == o.index && c.Key == o.key && c.Need == 0 {
+			q.units = c.N
+		}
+	}
+	m, sp := e.meter(o), e.spaces[o.index]
+	if m.Limit().Algorithm == spillgate.Concurrency {
+		return q
+	}
+	if f, ok := v.store(o.from).(spillgate.Forecaster); ok && sp.Options().TTL == 0 { // what is forgotten is not foreseen
+		q.told, _ = f.Forecast(ctx, &spillgate.Charge{Space: sp, Key: o.key, Meter: m})
+	}
+	if !q.told.Known() {
+		q.told = m.Forecast(q.ask(q.units), o.Decision)
+	}
+	q.asked = time.Now()
+	return q
+}
+
+// learn notes what the first in line was told, for those behind.
+func (h *held) learn(told *line) {
+	h.lines.mu.Lock()
+	defer h.lines.mu.Unlock()
+	q := h.lines.of[told.key]
+	if q == nil || h.place == nil || q.first != h.place || q.told.Same(&told.told) {
+		return
+	}
+	q.told, q.asked, q.known = told.told, told.asked, false
+}
+
+// ask is what one in q asks for.
+func (q *line) ask(units int64) spillgate.Ask {
+	return spillgate.Ask{N: units, Keep: q.key.keep}
+}
 
 // wait returns how long it takes until n units are there behind all in q. Of
 // slots nobody knows: 1 ns.
-func (q *line) wait(now time.Time, l spillgate.Limit, n int64) time.Duration {
-	if l.Algorithm == spillgate.Concurrency {
+func (q *line) wait(now time.Time, n int64) time.Duration {
+	if !q.told.Known() {
 		return 1
 	}
-	return max(1, longer(q.due.Sub(now), l.Earn(q.units+n)))
+	if !q.known {
+		q.end, q.known = q.told.Clone(), true
+		for p := q.first; p != nil; p = p.next {
+			q.end.Serve(q.ask(p.units))
+		}
+	}
+	wait := q.end.Wait(q.ask(n))
+	if wait == spillgate.Never {
+		return wait
+	}
+	return max(1, q.asked.Add(wait).Sub(now))
 }
 
 // longer returns a+b, saturated. b is not negative.
@@ -29,22 +76,21 @@ func longer(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// behind returns how long c, which d refuses, has to wait behind a line of that
-// many units until its own are there. Those who hold slots may never give them
-// back, and those who get them then neither: so each expires.
-func (r *Rule) behind(c *spillgate.Charge, d *spillgate.Decision, units int64) time.Duration {
+// tells returns the wait that c is told behind all in q, d being what was said of it
+// just now.
+func (q *line) tells(r *Rule, c *spillgate.Charge, d *spillgate.Decision) time.Duration {
 	l := c.Meter.Limit()
 	if l.Algorithm != spillgate.Concurrency {
-		return max(1, longer(d.RetryAfter, l.Earn(units)))
+		return max(d.RetryAfter, q.wait(time.Now(), c.N))
 	}
-	// All that are held now expire by the reset, and as many each time after.
-	times := (units + c.N - 1) / max(1, l.Cap()-c.Keep)
-	wait := spillgate.Never
-	if times < int64(spillgate.Never/l.Period) {
-		wait = longer(d.ResetAfter, time.Duration(times)*l.Period)
+	// Those who hold slots may never give them back, and those who get them then
+	// neither: so each expires.
+	f := c.Meter.Forecast(q.ask(c.N), *d)
+	for p := q.first; p != nil; p = p.next {
+		f.Serve(q.ask(p.units))
 	}
 	// And nobody waits longer than a delay lasts.
-	return max(1, d.RetryAfter, min(wait, longer(r.Delay.Most, l.Period)))
+	return max(1, d.RetryAfter, min(f.Wait(q.ask(c.N)), longer(r.Delay.Most, l.Period)))
 }
 
 // tellLines makes those whom v refuses for a while wait for the others in line
@@ -68,7 +114,7 @@ func (e *Engine) tellLines(v *Verdict, s *scratch) {
 			if int(o.index) != s.index[i] || o.key != c.Key || !o.Refuses() || d.Reason != spillgate.OverLimit || d.RetryAfter == spillgate.Never {
 				continue
 			}
-			d.RetryAfter = o.Rule.behind(c, d, q.all())
+			d.RetryAfter = q.tells(o.Rule, c, d)
 			if d.ResetAfter != spillgate.Never {
 				d.ResetAfter = max(d.ResetAfter, d.RetryAfter)
 			}

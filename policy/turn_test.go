@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,4 +88,38 @@ func TestWhatNeverFitsStandsInNoLine(t *testing.T) {
 		c.come("c", "x", Cost(Requests, 3))
 		c.want("a passes at 0s", "b passes at 1s", "c refused for 2562047h47m16.854775807s at 0s")
 	})
+}
+
+// All that fit when a window ends are held until then, as many as fit, and who does
+// not is told of the next window, also where windows are those of the calendar, and in
+// a log when the first of those before it leave it.
+func TestALineForAWindowIsServedByTheWindow(t *testing.T) {
+	for limit, want := range map[string]time.Duration{"10/min fixed": time.Minute, "10/calendar minute": time.Minute, "10/min log": time.Minute} {
+		t.Run(limit, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				after(5 * time.Second) // a window has begun before
+				c := newCrowd(t, delayed(t, limit, 56*time.Second, 12, "user"))
+				c.come("a", "x", Cost(Requests, 10))
+				lasts := want
+				if limit != "10/min log" {
+					lasts -= 5 * time.Second
+				}
+				after(lasts - 5*time.Second)
+				for range 10 {
+					c.come("b", "x")
+				}
+				_, v := c.come("c", "x", Cost(Requests, 2))
+				if v.Allowed || v.RetryAfter() != 5*time.Second+want {
+					t.Errorf("c is told %s", v.RetryAfter())
+				}
+				after(v.RetryAfter())
+				c.come("d", "x", Cost(Requests, 2))
+				log := []string{"a passes at 0s", fmt.Sprintf("c refused for %s at %s", 5*time.Second+want, lasts-5*time.Second), fmt.Sprintf("d passes at %s", lasts+want)}
+				for range 10 {
+					log = append(log, fmt.Sprintf("b passes at %s", lasts))
+				}
+				c.want(log...)
+			})
+		})
+	}
 }
