@@ -70,6 +70,15 @@ func (m *Meter) Forecast(q Ask, d Decision) Forecast {
 	return f
 }
 
+// Foresee returns what is foreseen of a key whose state is s at an instant. States of
+// logs and slots say too little for that.
+func (m *Meter) Foresee(s State, at Instant) Forecast {
+	if m.keeps {
+		return Forecast{}
+	}
+	return Forecast{m: m, s: s, from: at, at: at}
+}
+
 // Known reports whether f foresees anything.
 func (f *Forecast) Known() bool { return f.m != nil }
 
