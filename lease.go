@@ -371,10 +371,12 @@ func (sh *leaseShard) forfeit(e *lease) {
 
 // giveBack takes the units of e off it, and returns the correction that gives
 // them back.
-func (sh *leaseShard) giveBack(e *lease) Correction {
+func (sh *leaseShard) giveBack(e *lease, there Instant) Correction {
 	c := Correction{Space: e.space, Key: e.key, Meter: meterOf(e.meter), Delta: -e.back, At: e.until, Until: e.until}
 	if c.Meter.limit.Algorithm == FixedWindow {
 		c.At--
+	} else if e.back < e.have || !c.Meter.missing(e.until, there, e.back) {
+		e.since = never // the store has less back than the state says
 	}
 	sh.forfeited += uint64(e.have - e.back)
 	sh.setHave(e, 0)

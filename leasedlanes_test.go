@@ -1,6 +1,7 @@
 package spillgate
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -69,5 +70,22 @@ func TestLeasedBestLane(t *testing.T) {
 		if d := lt.take(0, best)[0]; !d.Allowed {
 			t.Fatalf("10 are kept for the best lane: %+v", d)
 		}
+	}
+}
+
+// TestLeasedNeed: what a request needs it needs of all that is there, held here or not.
+func TestLeasedNeed(t *testing.T) {
+	lt := newLeaseTest(t, 1, LeaseOptions{Share: 0.5})
+	c := lt.charge(lt.meter("1/1h burst 100"), 1)
+	lt.warm(0, c, 10)
+	held := lt.held(0)
+	drain := []Charge{c}
+	drain[0].N = lt.left(c) - 5
+	if err := lt.inner.Take(context.Background(), leaseStart.Add(lt.at), drain, make([]Decision, 1)); err != nil {
+		t.Fatal(err)
+	}
+	c.N, c.Need = held+5, held+5
+	if d := lt.take(0, c)[0]; !d.Allowed || d.Taken != c.N {
+		t.Errorf("%d are held, and 5 there: %+v", held, d)
 	}
 }

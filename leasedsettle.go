@@ -190,7 +190,7 @@ func (l *Leased) giveBack(ctx context.Context, at time.Time, all bool) error {
 			case e.lapsed(there):
 				sh.lapse(e)
 			default:
-				c := sh.giveBack(e)
+				c := sh.giveBack(e, there)
 				if c.Delta == 0 {
 					continue
 				}

@@ -147,3 +147,29 @@ func TestLeasedGivesBackOnce(t *testing.T) {
 		t.Errorf("%d held, before %d", now, held)
 	}
 }
+
+// TestLeasedReturnsAPart: where a bucket takes back a part only of what a lease held,
+// since the rest was earned meanwhile, whoever is refused then is told the truth.
+func TestLeasedReturnsAPart(t *testing.T) {
+	lt := newLeaseTest(t, 1, LeaseOptions{Share: 0.2, Hold: 10 * time.Millisecond})
+	c := lt.charge(lt.meter("1000/s burst 1000"), 1)
+	lt.warm(0, c, 150)
+	sh, tag, set := lt.nodes[0].find(c.Space, c.Key)
+	lt.at = sh.lookup(tag, set, c.Space, c.Key).until.sub(instantOf(leaseStart)) - 60*time.Millisecond
+	drain := c
+	drain.N, drain.Min = 1000, 1
+	lt.take(0, drain)
+	lt.at += 10 * time.Millisecond
+	if err := lt.nodes[0].Return(context.Background(), leaseStart.Add(lt.at)); err != nil || lt.held(0) != 0 {
+		t.Fatalf("%d held, error %v", lt.held(0), err)
+	}
+	c.N = 500
+	d := lt.take(0, c)[0]
+	if d.Allowed {
+		t.Fatalf("%+v", d)
+	}
+	lt.at += d.RetryAfter
+	if d = lt.take(0, c)[0]; !d.Allowed {
+		t.Errorf("after the retry: %+v", d)
+	}
+}

@@ -249,7 +249,7 @@ func (p *leasePart) nothing(q Ask, d *Decision) {
 func (c *leaseCall) outgrown(p *leasePart) {
 	e := p.e
 	if e.have > 0 {
-		c.back = append(c.back, p.sh.giveBack(e))
+		c.back = append(c.back, p.sh.giveBack(e, e.there(p.now)))
 	}
 	*e = lease{space: e.space, key: e.key, pins: e.pins, coming: e.coming, meter: p.m.id, since: never, latest: e.latest}
 }
@@ -273,12 +273,12 @@ func (c *leaseCall) prepare(l *Leased, i int, g *Charge) {
 	case e != nil && g.N > 0:
 		p.need = g.N
 		if p.says == unknown && g.Min == 0 && g.Need <= g.N && g.N > e.have && e.since != never {
-			if p.m.limit.Algorithm == Bucket && g.N <= p.m.most { // a window could end before the answer
+			if p.m.limit.Algorithm == Bucket && g.N <= p.m.most-g.Keep { // a window could end before the answer
 				p.own = e.have
 			}
 			p.need = g.N - p.own
 			p.more = l.more(e, p.m, e.there(p.now), g.N)
-			ask.N, ask.Min = p.need+p.more, 0
+			ask.N, ask.Min, ask.Need = p.need+p.more, 0, 0
 			if p.more > 0 {
 				ask.Min = p.need
 			}
@@ -459,7 +459,9 @@ func (c *leaseCall) answered(l *Leased, p *leasePart, rtt time.Duration, g *Char
 	}
 	q := Ask{Keep: g.Keep}
 	if !a.Allowed {
-		q.N, q.Need = p.e.portion(g.Ask), g.Need
+		if q.N, q.Need = g.least(), g.Need; g.Min == 0 { // who takes a part is never refused here
+			q.N = p.e.portion(g.Ask)
+		}
 	}
 	var d Decision
 	p.e.decide(p.m, max(a.At, p.e.since), q, &d)
@@ -470,7 +472,7 @@ func (c *leaseCall) answered(l *Leased, p *leasePart, rtt time.Duration, g *Char
 		out.ResetAfter = max(out.ResetAfter, p.m.lasting(out.Taken))
 	}
 	if !a.Allowed {
-		out.Remaining = min(out.Remaining, max(g.N, g.Need)-1)
+		out.Remaining = min(out.Remaining, max(g.least(), g.Need)-1)
 		if a.Reason == OverLimit {
 			out.RetryAfter = max(out.RetryAfter, d.RetryAfter)
 		}
