@@ -104,6 +104,7 @@ func explain(path string, f explainFlags, stdout, stderr io.Writer) error {
 		return &exitError{exitUsage, err}
 	}
 	if file.ForGateway {
+		httplimit.KeepEscapes(request.URL)
 		programs = append(programs, httplimit.AnyServer())
 	}
 	attrs := httplimit.Attributes(file.Policy, request, programs...)

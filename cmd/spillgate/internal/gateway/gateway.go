@@ -174,6 +174,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer s.begin() // what is left to be written has a last deadline
 		w = s
 	}
+	if r.Trailer == nil && r.ContentLength < 0 && r.ProtoMajor == 1 {
+		r.Trailer = make(http.Header) // for those that come and were not announced
+	}
+	httplimit.KeepEscapes(r.URL)
 	g.hop(r.Header)
 	g.unproven(r)
 	httplimit.FirstCookies(r.Header, g.cookies, g.engine.Policy().Paths().AnyCase)

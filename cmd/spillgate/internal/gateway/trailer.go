@@ -56,10 +56,11 @@ func fieldsRead(p *policy.Policy) (read, proxied map[string]bool, cookies []stri
 	return read, proxied, cookies, hosted
 }
 
-// prune takes out of a request's trailers what was said in its header.
+// prune takes out of a request's trailers what was said in its header, and what says
+// how the message is framed: net/http refuses that only where it was announced.
 func (g *Gateway) prune(trailer http.Header) {
 	for name := range trailer {
-		if g.names.said(name) {
+		if g.names.said(name) || slices.Contains([]string{"Content-Length", "Trailer", "Transfer-Encoding"}, name) {
 			delete(trailer, name)
 		}
 	}

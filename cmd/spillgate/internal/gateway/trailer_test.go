@@ -73,6 +73,25 @@ func TestTrailersOfClientsNameNothingThatTheRulesRead(t *testing.T) {
 
 // Nor does an upstream contradict what clients are told of their limits, however
 // it announces that.
+// Trailers that were not announced are passed on as well, but for those that would not
+// be if they were, or could not have been.
+func TestUnannouncedTrailersAreKept(t *testing.T) {
+	seen := make(chan string, 1)
+	addr := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		seen <- fmt.Sprint(string(body), r.Trailer)
+	})
+	f := serve(t, addr, compile(t, rule(t, "r", "1000/h", []string{"client.ip"})))
+	c := raw(t, f.addr, "PUT / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"+
+		"X-Sum: 5\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n")
+	if got := statuses(c); len(got) != 1 || got[0] != 200 {
+		t.Fatalf("%v", got)
+	}
+	if got, want := <-seen, "okmap[X-Sum:[5]]"; got != want {
+		t.Errorf("the upstream saw %s, want %s", got, want)
+	}
+}
+
 func TestTrailersOfUpstreamsTellOfNoLimits(t *testing.T) {
 	const after = "Ratelimit: \"theirs\";r=1\r\nRateLimit-Policy: \"theirs\";q=1\r\nX-RateLimit-Remaining: 1\r\nX-Sum: 42\r\n"
 	for _, announced := range []string{"", "Trailer: X-Sum\r\n", "Trailer: RateLimit\r\n", "Trailer: X-Sum, RateLimit, X-RateLimit-Remaining\r\n"} {
