@@ -31,7 +31,7 @@ house: ## the house rules alone: floors, package docs, links, modules, and the t
 
 .PHONY: needs
 needs: ## install the programs that tests start, if they are missing
-	@scripts/needs nginx wrk redis-server gcc=gcc,libc6-dev
+	@scripts/needs nginx wrk redis-server gcc=gcc,libc6-dev curl
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck

@@ -45,14 +45,8 @@ func (s *server) logRefusal(a *attributes, o *policy.Outcome, err error, wait ti
 		method = method[:256] + "…"
 	}
 	attrs = append(attrs, slog.String("code", policy.CodeName(uint32(code))), slog.String("client", client), slog.String("method", method))
-	if o != nil && (o.Cost() > 1 || o.Cost() == 1 && o.Decision.Reason == spillgate.NeverFits) {
-		attrs = append(attrs, slog.Int64("cost", o.Cost()))
-	}
-	if o != nil && o.Override != nil {
-		attrs = append(attrs, slog.String("override", o.Override.Source), slog.String("reason", o.Override.Reason), slog.String("owner", o.Override.Owner))
-		if o.Line() > 0 {
-			attrs = append(attrs, slog.String("list", o.Listed()))
-		}
+	if o != nil {
+		attrs = o.AppendLog(attrs)
 	}
 	switch {
 	case wait == spillgate.Never:

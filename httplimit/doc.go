@@ -15,7 +15,8 @@
 //	403 Forbidden             a rule denies by itself, or wants an attribute that is missing
 //	503 Service Unavailable   nothing could be decided: a fault of ours, never told as a denial
 //	400 Bad Request           the request's own numbers gave a negative cost ([Cost]), or
-//	                          its body broke off, or was malformed, before the cost could be told ([policy.Usage]),
+//	                          its body broke off, or was malformed, before the cost could be
+//	                          told ([policy.Usage]),
 //	                          or what tells callers apart comes several times ([policy.RepeatedError]),
 //	                          or it may be taken for so much at once that too many rules apply ([policy.OddError])
 //	408 Request Timeout       the body did not come in time for that ([BodyStall])

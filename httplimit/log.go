@@ -40,10 +40,9 @@ func (s *shared) logRefusal(r *http.Request, f *Refusal) {
 	if r.URL != nil { // without the query, which may hold secrets
 		attrs = append(attrs, slog.String("path", short(r.URL.Path)))
 	}
-	if f.first != nil && (f.first.Cost() > 1 || f.first.Cost() == 1 && f.Reason == spillgate.NeverFits) {
-		attrs = append(attrs, slog.Int64("cost", f.first.Cost()))
+	if f.first != nil {
+		attrs = f.first.AppendLog(attrs)
 	}
-	attrs = appendOverride(attrs, f)
 	switch {
 	case f.RetryAfter == spillgate.Never:
 		attrs = append(attrs, slog.String("retry_after", "never"))

@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"log/slog"
 	"strconv"
 	"sync"
 
@@ -55,18 +54,4 @@ func (f *refusal) appendBlocked(b []byte) []byte {
 	}
 	b = strconv.AppendInt(append(b, " Retry after "...), f.wait, 10)
 	return append(b, " s: by then a request like this one fits again. Asking before does not make it longer."...)
-}
-
-// appendOverride says by which override a request was refused.
-func appendOverride(attrs []slog.Attr, f *Refusal) []slog.Attr {
-	if f.Reason == spillgate.Blocked {
-		attrs = append(attrs, slog.Bool("blocked", true))
-	}
-	if o := f.Override; o != nil {
-		attrs = append(attrs, slog.String("override", o.Source), slog.String("reason", o.Reason), slog.String("owner", o.Owner))
-		if f.first != nil && f.first.Line() > 0 {
-			attrs = append(attrs, slog.String("list", f.first.Listed()))
-		}
-	}
-	return attrs
 }

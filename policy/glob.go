@@ -115,7 +115,6 @@ func boundLooks(all iter.Seq[*condition]) {
 // longer than its patterns look through.
 func (c *condition) tooLong(r *request, length int) bool {
 	if c.looking == 0 || length <= c.longest {
-		r.looked += length * c.looking
 		return false
 	}
 	if c.slot > 0 {

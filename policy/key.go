@@ -130,14 +130,12 @@ type request struct {
 	cache cache
 	found []uint64 // the rules that may apply
 
-	looked int // octets, by patterns
-
 	several *Attribute // of the key at hand, that the request has several values of
 }
 
 // begin makes r ready for another request, under a policy with these slots.
 func (r *request) begin(attrs Attributes, s slots) {
-	r.attrs, r.asked, r.looked = attrs, false, 0
+	r.attrs, r.asked = attrs, false
 	r.cache.begin(s)
 }
 

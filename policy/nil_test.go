@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"log/slog"
 	"reflect"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 // panics.
 func TestNilAndZeroVerdictsDoNothing(t *testing.T) {
 	given := map[reflect.Type]reflect.Value{}
-	for _, v := range []any{99, int64(1), uint32(16), "x", time.Now(), time.Second, new(Verdict).Outcome(0)} {
+	for _, v := range []any{99, int64(1), uint32(16), "x", time.Now(), time.Second, new(Verdict).Outcome(0), []slog.Attr{}} {
 		given[reflect.TypeOf(v)] = reflect.ValueOf(v)
 	}
 	given[reflect.TypeFor[context.Context]()] = reflect.ValueOf(t.Context())

@@ -7,9 +7,9 @@ import (
 	"github.com/spillgate/spillgate"
 )
 
-// An OddError says that a request may be so much at once, by a path of many readings,
-// a field with several values, or a value too long to be looked through, that more rules speak of it than can apply to one
-// ([spillgate.MaxCharges]). It is the client's fault.
+// An OddError says that a request may be so much at once, by a path of many readings, a
+// field with several values, or a value too long to be looked through, that more rules
+// speak of it than can apply to one ([spillgate.MaxCharges]). It is the client's fault.
 type OddError struct{ Attribute Attribute }
 
 // Error names the attribute, and not its value, which may be a secret.

@@ -140,8 +140,8 @@ func LoadFile(path string) (*File, error) {
 }
 
 // Parse reads the text of a file; name stands for it in errors, and its folder is
-// the one that names of files in the server part count from. It reads no other files: where the text names one, that is an error. The error is of
-// type [Errors].
+// the one that names of files in the server part count from. It reads no other files:
+// where the text names one, that is an error. The error is of type [Errors].
 func Parse(name string, data []byte) (*File, error) { return ParseFS(nil, name, data) }
 
 // ParseFS is [Parse] for text that may name other files, which it reads from

@@ -280,7 +280,7 @@ func nearAttribute(err error, word string) string {
 	near := closest(word, attributeNames())
 	if dotted && (near == "" || strings.HasSuffix(near, ".")) {
 		// A slip in the word before the dot, which all that is behind would outweigh.
-		if near = closest(head, []string{"header", "cookie", "query", "claim", "attr", "proxy"}); near == "" {
+		if near = closest(head, attributeHeads()); near == "" {
 			return ""
 		}
 		if _, err := policy.ParseAttribute(near + "." + name); err == nil {

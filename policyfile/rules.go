@@ -328,6 +328,16 @@ func attributeNames() []string {
 	return names
 }
 
+// attributeHeads lists the words before the dot of those that have a name behind it.
+func attributeHeads() (heads []string) {
+	for _, name := range attributeNames() {
+		if head, ok := strings.CutSuffix(name, "."); ok {
+			heads = append(heads, head)
+		}
+	}
+	return heads
+}
+
 // badAttribute finds the word in what policy says of one that is no attribute.
 var badAttribute = regexp.MustCompile(`^(?:unknown )?attribute "([^"]*)"`)
 

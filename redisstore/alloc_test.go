@@ -51,7 +51,7 @@ func TestAllocTake(t *testing.T) {
 		if err := s.Take(ctx, time.Time{}, cs, out); err != nil || !out[0].Allowed {
 			t.Fatal(out, err)
 		}
-	}); n > 12 {
+	}); n > 11 {
 		t.Errorf("%v allocations", n)
 	}
 }

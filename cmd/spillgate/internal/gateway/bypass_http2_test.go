@@ -253,23 +253,9 @@ func testBypass2(t *testing.T, scheme string, spoken func(*gateway.Config), dial
 	}
 	for _, c := range tricks {
 		t.Run(c.name, func(t *testing.T) {
-			up, rules := scene(t, c.rules, c.count)
-			change := []func(*gateway.Config){spoken, func(g *gateway.Config) {
+			f, up, peer := scene{c.rules, c.over, c.proxy, c.paths, c.count}.serve(t, spoken, func(g *gateway.Config) {
 				g.Timeouts.Idle, g.Timeouts.Header, g.Timeouts.Stall = 2*time.Second, 2*time.Second, 200*time.Millisecond
-			}}
-			peer := "127.0.0.1"
-			if c.proxy {
-				peer = "127.0.0.2"
-				change = append(change, trusting(t, peer))
-			}
-			p, err := policy.Compile(rules, policy.WithPaths(c.paths))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p, err = p.WithOverrides(c.over); err != nil {
-				t.Fatal(err)
-			}
-			f := serve(t, upstream(t, up.ServeHTTP), p, change...)
+			})
 			w := dial(t, peer, f.addr)
 			for n := range attempts {
 				out := w.await(c.write(w, n)...)

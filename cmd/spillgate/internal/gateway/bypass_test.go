@@ -455,42 +455,49 @@ func withoutHost(path string) string {
 	return path
 }
 
-// scene returns the upstream and the rules of a trick: logins are counted, and
-// three an hour are the limit, unless the trick says otherwise.
-func scene(t *testing.T, rules []policy.Rule, count func(r *http.Request) bool) (*loose, []policy.Rule) {
-	if rules == nil {
-		rules = []policy.Rule{
+// A scene is where a trick is played. Logins are counted, and three an hour are the
+// limit, unless the trick says otherwise.
+type scene struct {
+	rules     []policy.Rule
+	overrides []policy.Override
+	proxy     bool
+	paths     policy.Paths
+	count     func(r *http.Request) bool
+}
+
+// serve starts the gateway of a scene and the upstream behind it, and returns the
+// address from which the requests come.
+func (s scene) serve(t *testing.T, change ...func(*gateway.Config)) (f *front, up *loose, peer string) {
+	if s.rules == nil {
+		s.rules = []policy.Rule{
 			rule(t, "login", "3/h burst 3", []string{"client.ip"}, "path", "/login", "method", "POST"),
 			rule(t, "all", "1000/h burst 1000", []string{"client.ip"}),
 		}
 	}
-	if count == nil {
-		count = isLogin
+	if s.count == nil {
+		s.count = isLogin
 	}
-	return &loose{counts: count}, rules
+	up, peer = &loose{counts: s.count}, "127.0.0.1"
+	if s.proxy {
+		peer = "127.0.0.2"
+		change = append(change, trusting(t, peer))
+	}
+	p, err := policy.Compile(s.rules, policy.WithPaths(s.paths))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err = p.WithOverrides(s.overrides); err != nil {
+		t.Fatal(err)
+	}
+	return serve(t, upstream(t, up.ServeHTTP), p, change...), up, peer
 }
 
 func TestBypass(t *testing.T) {
 	for _, c := range bypassTricks(t) {
 		t.Run(c.name, func(t *testing.T) {
-			up, rules := scene(t, c.rules, c.count)
-			short := func(g *gateway.Config) {
+			f, up, peer := scene{c.rules, c.overrides, c.proxy, c.paths, c.count}.serve(t, func(g *gateway.Config) {
 				g.Timeouts.Idle, g.Timeouts.Header, g.Timeouts.Stall = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
-			}
-			change := []func(*gateway.Config){short}
-			peer := "127.0.0.1"
-			if c.proxy {
-				peer = "127.0.0.2"
-				change = append(change, trusting(t, peer))
-			}
-			p, err := policy.Compile(rules, policy.WithPaths(c.paths))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p, err = p.WithOverrides(c.overrides); err != nil {
-				t.Fatal(err)
-			}
-			f := serve(t, upstream(t, up.ServeHTTP), p, change...)
+			})
 			for n := range attempts {
 				for _, status := range exchange(t, peer, f.addr, c.write(n)) {
 					if status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported {

@@ -16,7 +16,7 @@ import (
 func TestCurlHearsEarlyAnswersOverHTTP2(t *testing.T) {
 	curl, err := exec.LookPath("curl")
 	if err != nil {
-		t.Skip("no curl on this machine:", err)
+		t.Fatal("curl is not installed; `make needs` installs it:", err)
 	}
 	if version, err := exec.CommandContext(t.Context(), curl, "--version").Output(); err != nil || !strings.Contains(string(version), "HTTP2") {
 		t.Skip("the curl of this machine does not speak HTTP/2")

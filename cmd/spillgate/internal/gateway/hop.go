@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 )
 
@@ -52,15 +53,8 @@ func (g *Gateway) hop(h http.Header) {
 // it says what a trusted proxy tells of the client, or where the body ends, and
 // is passed on all the same.
 func (g *Gateway) needed(name string) bool {
-	if name == g.from || name == "Content-Length" || len(g.names.proxied) > 0 && g.names.proxied[plain(name)] {
-		return true
-	}
-	for _, own := range forwarding {
-		if name == own {
-			return true
-		}
-	}
-	return false
+	return name == g.from || name == "Content-Length" || slices.Contains(forwarding[:], name) ||
+		len(g.names.proxied) > 0 && g.names.proxied[plain(name)]
 }
 
 // trailing reports whether a client takes trailers.
